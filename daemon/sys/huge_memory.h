@@ -1,0 +1,186 @@
+// Huge pages as files: everything the daemon asks the kernel about the memory
+// it lends. Three implementations: hugetlb memfds (`RealHugeMemory`), ordinary
+// memfds where a machine has no huge pages (`kShmem` of the same class), and a
+// model of the kernel for tests (`FakeHugeMemory`).
+#ifndef HUGEPOOL_DAEMON_SYS_HUGE_MEMORY_H_
+#define HUGEPOOL_DAEMON_SYS_HUGE_MEMORY_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/base/strong_id.h"
+#include "daemon/base/unique_fd.h"
+#include "daemon/base/units.h"
+
+namespace hugepool::sys {
+
+// st_ino of an extent's memfd. Unique among living inodes.
+using InodeId = StrongId<struct InodeIdTag, uint64_t>;
+
+// What the inode looks like, from fstat and F_GET_SEALS.
+struct FileFacts {
+  InodeId inode;
+  Bytes size;
+  Bytes allocated;  // st_blocks * 512
+  mode_t mode = 0;  // permission bits only
+  uid_t uid = 0;
+  int seals = 0;    // F_SEAL_* bits
+};
+
+// The answer of a probe: does anybody but the daemon hold the memory?
+enum class HolderAnswer {
+  kFree,     // nobody has a descriptor or mapping; the probe stays armed
+  kBusy,     // somebody does
+  kUnknown,  // cannot tell: count as held, or retire
+};
+
+// How holders are asked about. Chosen by a self-test at start.
+enum class ProbeKind {
+  kNone,   // cannot ask: let go of memory at the acknowledgement
+  kLease,  // fcntl(F_SETLEASE, F_WRLCK)
+  kExec,   // execveat() -> ETXTBSY; reserved, not implemented yet
+};
+std::string_view ToString(ProbeKind kind);
+
+// What the holder of a descriptor may do with it; F_SEAL_* are set at a grant.
+struct GrantSeals {
+  bool shrink = false;  // also F_SEAL_SHRINK: vhost-user peers ask for it
+};
+
+// One extent's memory: the daemon's single counted open description of one
+// memfd and, where there is one, its mapping.
+//
+// Ownership: exactly one work item or caller uses a HugeFile at a time (the
+// pool's books say who), except Populate() and bytes(), which workers call
+// concurrently on separate parts. Destruction closes and unmaps; the memory
+// goes back to the kernel with its last holder.
+class HugeFile {
+ public:
+  virtual ~HugeFile() = default;
+
+  virtual InodeId inode() const = 0;
+  virtual PageSize page_size() const = 0;
+  virtual Bytes size() const = 0;
+
+  // Grows the file by whole pages. Never shrinks. New pages are holes.
+  virtual absl::Status Grow(Bytes new_size) = 0;
+
+  // Maps all of the file, read-write and shared, aligned to 1 GiB where it
+  // covers whole GiBs (so that a holder can share the page tables) and to its
+  // page size otherwise. Binds the range to `node` before anything is
+  // populated (policy first, N12). EPERM from the policy call is an error: a
+  // placement that cannot be kept is refused, never pretended (N13).
+  virtual absl::Status Map(NodeId node) = 0;
+  virtual void Unmap() = 0;
+  virtual bool mapped() const = 0;
+
+  // The mapped bytes; nullptr when unmapped or on the fake.
+  virtual std::byte* data() = 0;
+
+  // Makes the pages of [offset, offset + length) present and zero (holes only;
+  // present pages keep their bytes). Needs the mapping. RESOURCE_EXHAUSTED when
+  // the node or the cgroup has no page; some pages may be present then (K3).
+  virtual absl::Status Populate(Bytes offset, Bytes length) = 0;
+
+  // Writes zeros over [offset, offset + length) through the mapping by the
+  // routine that the caller chose; on the fake, by the model. Present pages
+  // only.
+  using ZeroRoutine = void (*)(std::byte* start, size_t length);
+  virtual absl::Status Zero(Bytes offset, Bytes length,
+                            ZeroRoutine routine) = 0;
+
+  // The node of every page, by move_pages: in order of offset.
+  virtual absl::StatusOr<std::vector<NodeId>> PageNodes() = 0;
+
+  // A new open description for a holder, read-write: never a dup of ours.
+  // Takes the armed probe down first. Must be followed by Seal.
+  virtual absl::StatusOr<UniqueFd> OpenForHolder() = 0;
+
+  // Gives the inode to uid:gid (the holder may open it again by path), or takes
+  // it back: chown to ourselves, then mode 0600 (a holder may have made it
+  // 0666).
+  virtual absl::Status GiveInode(uid_t uid, gid_t gid) = 0;
+  virtual absl::Status TakeInodeBack() = 0;
+
+  // F_SEAL_GROW | F_SEAL_SEAL, and F_SEAL_SHRINK where asked. Idempotent for
+  // equal seals; an error when the seals could not be set (N8).
+  virtual absl::Status Seal(GrantSeals seals) = 0;
+
+  virtual absl::StatusOr<FileFacts> Facts() = 0;
+
+  // Asks for holders. kFree leaves the probe armed: until OpenForHolder(),
+  // StillArmed() tells whether anybody opened the file since.
+  virtual HolderAnswer Probe() = 0;
+  virtual bool StillArmed() = 0;
+
+  // Gives every page back to the kernel: ftruncate(0), or a punch where
+  // shrinking is sealed. The file is of no more use. Pinned pages stay out of
+  // the kernel's free list until unpinned.
+  virtual absl::Status GiveBack() = 0;
+
+  // Frees the pages of [offset, offset + length): used by planted defects and,
+  // later, by splitting.
+  virtual absl::Status Punch(Bytes offset, Bytes length) = 0;
+
+  // True when every byte is zero, read by pread (touches no hole). For tests
+  // and verification.
+  virtual absl::StatusOr<bool> AllZero() = 0;
+};
+
+// Makes HugeFiles. Thread-safe.
+class HugeMemory {
+ public:
+  virtual ~HugeMemory() = default;
+
+  // A file of `pages` holes, mode 0600, sealable, CLOEXEC, not executable, with
+  // a re-opened counted description (the one memfd_create returns is not
+  // counted by the kernel's lease check, K6). `node` is where its pages will
+  // be; nothing is allocated yet. ENODEV/EINVAL/... for a page size that the
+  // kernel does not have.
+  virtual absl::StatusOr<std::unique_ptr<HugeFile>> Create(PageSize page_size,
+                                                           PageCount pages,
+                                                           NodeId node) = 0;
+
+  // Finds out by trying which probe tells the truth on this kernel: alone =
+  // free, open read-write = busy, open read-only = busy (or known invisible),
+  // mapping after close = busy, forked child = busy, all gone = free. Called
+  // once at start. Needs no huge page.
+  virtual ProbeKind SelfTest() = 0;
+  virtual ProbeKind probe_kind() const = 0;
+
+  // "hugetlb", "shmem" or "fake".
+  virtual std::string_view backend() const = 0;
+};
+
+// The first witness: what inotify tells about an extent's inode.
+class HolderWatch {
+ public:
+  struct Event {
+    InodeId inode;
+    bool opened = false;    // a new description: ours at a grant, or a tripwire
+    bool closed = false;    // the last reference of some description is gone
+    bool changed = false;   // mode, owner or size changed, or a punch
+    bool deleted = false;   // the inode is gone, its memory with it
+    bool overflow = false;  // events were lost: ask about everything
+  };
+  // Called on the watch's own thread (real) or from Deliver() (fake).
+  using Callback = std::function<void(const Event&)>;
+
+  virtual ~HolderWatch() = default;
+  // Events of one inode arrive in order. Adding costs one kernel watch
+  // (fs.inotify.max_user_watches).
+  virtual absl::Status Add(HugeFile& file) = 0;
+  virtual void Remove(InodeId inode) = 0;
+};
+
+}  // namespace hugepool::sys
+
+#endif  // HUGEPOOL_DAEMON_SYS_HUGE_MEMORY_H_
