@@ -1,0 +1,397 @@
+// Taking, waiting, returning and being told. pool_work.cc has the other half:
+// what stewards take and settle.
+#include "daemon/pool/pool.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/check.h"
+#include "daemon/base/plant.h"
+
+namespace hugepool {
+
+using enum ExtentState;
+
+Pool::Pool(const PoolConfig& config, ExtentTable* table)
+    : node(config.node),
+      page_size(config.page_size),
+      config_([&config] {
+        PoolConfig c = config;
+        if (c.shapes.empty()) c.shapes = DefaultShapes(c.page_size);
+        std::sort(c.shapes.begin(), c.shapes.end(), std::greater<>());
+        return c;
+      }()),
+      table_(table) {}
+
+// --- Books -------------------------------------------------------------------
+
+void Pool::AddPages(ExtentState state, PageCount pages) {
+  pages_by_state_[static_cast<size_t>(state)] += pages;
+  charged_ += pages;
+  if (state == kPopulating) ++populating_[pages];
+}
+
+void Pool::SubPages(ExtentState state, PageCount pages) {
+  pages_by_state_[static_cast<size_t>(state)] -= pages;
+  charged_ -= pages;
+  if (state == kPopulating) TakeOne(populating_, pages);
+}
+
+// Every move of an extent that stays in the books.
+void Pool::Go(SlotId slot, ExtentState from, ExtentState to) {
+  const PageCount pages = table_->pages(slot);
+  table_->Move(slot, from, to);
+  SubPages(from, pages);
+  AddPages(to, pages);
+}
+
+void Pool::AddClean(SlotId slot) {
+  stock_[table_->domain(slot)][table_->pages(slot)].push_back(slot);
+}
+
+bool Pool::RemoveClean(SlotId slot) {
+  auto domain = stock_.find(table_->domain(slot));
+  if (domain == stock_.end()) return false;
+  auto shape = domain->second.find(table_->pages(slot));
+  if (shape == domain->second.end()) return false;
+  std::vector<SlotId>& slots = shape->second;
+  auto it = std::find(slots.begin(), slots.end(), slot);
+  if (it == slots.end()) return false;
+  slots.erase(it);
+  if (slots.empty()) domain->second.erase(shape);
+  if (domain->second.empty()) stock_.erase(domain);
+  return true;
+}
+
+// The extent cleaned last: its page tables and the head of its memory are the
+// likeliest to be cached.
+SlotId Pool::PopClean(DomainId domain, PageCount shape) {
+  for (DomainId d : {domain, DomainId()}) {
+    auto stock = stock_.find(d);
+    if (stock == stock_.end()) continue;
+    auto it = stock->second.find(shape);
+    if (it == stock->second.end()) continue;
+    const SlotId slot = it->second.back();
+    if (Planted(Defect::kDoubleGrant)) return slot;
+    it->second.pop_back();
+    if (it->second.empty()) stock->second.erase(it);
+    if (stock->second.empty()) stock_.erase(stock);
+    return slot;
+  }
+  return SlotId();
+}
+
+void Pool::ToRetiring(SlotId slot, ExtentState from) {
+  Go(slot, from, kRetiring);
+  NoLook(slot);
+  retiring_.push_back(slot);
+}
+
+void Pool::Look(SlotId slot, absl::Time when) {
+  NoLook(slot);
+  records_[slot].next_look = when;
+  if (when != absl::InfiniteFuture()) looks_.emplace(when, slot);
+}
+
+void Pool::NoLook(SlotId slot) {
+  Record& r = records_[slot];
+  looks_.erase({r.next_look, slot});
+  r.next_look = absl::InfiniteFuture();
+}
+
+// The extent is no more; its slot is free for another.
+void Pool::Forget(SlotId slot, ExtentState from) {
+  NoLook(slot);
+  records_.erase(slot);
+  const PageCount pages = table_->pages(slot);
+  if (!Planted(Defect::kLosePage)) SubPages(from, pages);
+  table_->Free(slot, from);
+}
+
+void Pool::ReportBack(SlotId slot, PoolNews* news) {
+  news->back.push_back(BackExtent{table_->lease(slot), table_->domain(slot),
+                                  table_->id(slot),
+                                  page_size.Of(table_->pages(slot))});
+  table_->set_lease(slot, LeaseId());
+}
+
+// --- For Host ------------------------------------------------------------------
+
+ShapeCounts Pool::UsableLocked(DomainId domain) const {
+  ShapeCounts usable;
+  for (DomainId d : {domain, DomainId()}) {
+    auto stock = stock_.find(d);
+    if (stock != stock_.end()) {
+      for (const auto& [shape, slots] : stock->second) {
+        usable[shape] += static_cast<uint32_t>(slots.size());
+      }
+    }
+    if (!domain.valid()) break;  // both are the same
+  }
+  return usable;
+}
+
+PageCount Pool::UsablePagesLocked(DomainId domain) const {
+  return TotalPages(UsableLocked(domain));
+}
+
+bool Pool::MayPassLocked(uint64_t sequence, PageCount pages) const {
+  for (const Demand& d : queue_) {
+    if (d.sequence >= sequence) break;
+    if (BypassLeft(d) < pages) return false;
+  }
+  return true;
+}
+
+std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
+                                     const GrantTerms& terms,
+                                     uint64_t sequence, bool hit) {
+  std::vector<SlotId> taken;
+  PageCount sum;
+  for (PageCount shape : shapes) {
+    const SlotId slot = PopClean(terms.domain, shape);
+    HP_CHECK(slot.valid(), "TakeLocked was asked for what is not usable");
+    Record& r = records_[slot];
+    r.in_place = terms.in_place;
+    r.memory_lifetime = terms.memory_lifetime;
+    r.let_go = config_.let_go && !terms.keep_descriptor;
+    r.ended = false;
+    r.looks = 0;
+    ++r.expected_opens;  // ours, at the grant
+    if (!Planted(Defect::kStaleLedger)) table_->set_lease(slot, terms.lease);
+    table_->set_domain(slot, terms.domain);
+    if (!Planted(Defect::kDoubleGrant) || table_->state(slot) == kClean) {
+      Go(slot, kClean, kGranted);
+    }
+    sum += shape;
+    taken.push_back(slot);
+  }
+  for (Demand& d : queue_) {
+    if (d.sequence >= sequence) break;
+    d.bypassed += sum;
+  }
+  ++grants_;
+  if (hit) ++hits_;
+  leased_high_water_ =
+      std::max(leased_high_water_, InState(kGranted) + InState(kHeld) +
+                                       InState(kReturning) + InState(kProbing));
+  return taken;
+}
+
+void Pool::EnqueueLocked(const Demand& demand) {
+  auto it = std::find_if(queue_.begin(), queue_.end(), [&](const Demand& d) {
+    return d.sequence > demand.sequence;
+  });
+  queue_.insert(it, demand);
+}
+
+bool Pool::DequeueLocked(LeaseId lease) {
+  return std::erase_if(queue_, [&](const Demand& d) {
+           return d.lease == lease;
+         }) > 0;
+}
+
+void Pool::NoteSingleExtentLocked(PageCount pages) {
+  if (config_.learn_shapes &&
+      std::find(config_.shapes.begin(), config_.shapes.end(), pages) ==
+          config_.shapes.end()) {
+    learner_.Note(pages);
+  }
+}
+
+PageCount Pool::CapacityLocked() const { return config_.target; }
+
+// --- For leases ------------------------------------------------------------------
+
+void Pool::Held(SlotId slot) {
+  MutexLock lock(&mu_);
+  Go(slot, kGranted, kHeld);
+  Record& r = records_[slot];
+  if (r.let_go) {
+    r.letting_go = true;
+    let_go_.push_back(slot);
+  }
+  // Its holder may have closed it before the acknowledgement was read.
+  if (r.memory_lifetime && !r.let_go) Look(slot, absl::InfinitePast());
+}
+
+void Pool::Return(SlotId slot, bool keep_in_place) {
+  MutexLock lock(&mu_);
+  Record& r = records_[slot];
+  r.ended = true;
+  r.looks = 0;
+  if (!keep_in_place) r.in_place = false;
+  const ExtentState state = table_->state(slot);
+  if (state == kProbing) return;  // settling will send it to Returning
+  Go(slot, state, kReturning);
+  if (config_.let_go && !r.let_go) {
+    r.let_go = true;
+    r.letting_go = true;
+    let_go_.push_back(slot);
+  } else if (!r.letting_go) {
+    Look(slot, absl::InfinitePast());
+  }
+}
+
+void Pool::ExpectOpen(SlotId slot) {
+  MutexLock lock(&mu_);
+  ++records_[slot].expected_opens;
+}
+
+// --- For the first witness ----------------------------------------------------------
+
+bool Pool::Tell(ExtentId id, const Told& told) {
+  MutexLock lock(&mu_);
+  const SlotId slot = ExtentTable::SlotOf(id);
+  auto it = records_.find(slot);
+  if (it == records_.end() || table_->id(slot) != id) return false;
+  Record& r = it->second;
+  const ExtentState state = table_->state(slot);
+  if (told.opened) {
+    r.quiet = false;
+    if (r.expected_opens > 0) {
+      --r.expected_opens;
+    } else {
+      r.tripped = true;
+      if (state == kClean) {
+        // Somebody got at memory that nobody may reach: never lend it.
+        RemoveClean(slot);
+        ToRetiring(slot, kClean);
+        return true;
+      }
+    }
+  }
+  if (told.closed) r.quiet = true;
+  if (!told.closed && !told.deleted) return false;
+  r.looks = 0;
+  if (state == kProbing || r.letting_go) {
+    r.poked = true;
+    return false;
+  }
+  if (state == kReturning || (state == kHeld && r.memory_lifetime) ||
+      (state == kHeld && told.deleted)) {
+    Look(slot, absl::InfinitePast());
+    return true;
+  }
+  return false;
+}
+
+void Pool::TellLost() {
+  MutexLock lock(&mu_);
+  for (auto& [slot, r] : records_) {
+    const ExtentState state = table_->state(slot);
+    if (state == kReturning || (state == kHeld && r.memory_lifetime) ||
+        (state == kHeld && r.let_go)) {
+      r.looks = 0;
+      if (!r.letting_go) Look(slot, absl::InfinitePast());
+    } else if (state == kProbing) {
+      r.poked = true;
+    }
+    // An opening may be among what was lost: nothing of this is reused in
+    // place. Quiet is left to the probe alone from here on.
+    if (state != kPopulating) r.in_place = false;
+    r.quiet = true;
+    r.expected_opens = 0;
+  }
+}
+
+// --- Looking ------------------------------------------------------------------------
+
+PoolSnapshot Pool::Snapshot() const {
+  MutexLock lock(&mu_);
+  PoolSnapshot s;
+  s.config = config_;
+  s.pages_by_state = pages_by_state_;
+  s.charged = charged_;
+  s.limbo = limbo_;
+  s.extents = static_cast<uint32_t>(records_.size());
+  s.waiters = static_cast<uint32_t>(queue_.size());
+  for (const auto& [domain, stock] : stock_) {
+    for (const auto& [shape, slots] : stock) {
+      s.clean[shape] += static_cast<uint32_t>(slots.size());
+    }
+  }
+  s.wanted = WantedShapes();
+  s.shortfall = shortfall_;
+  s.kernel = kernel_;
+  s.leased_high_water = leased_high_water_;
+  s.grants = grants_;
+  s.hits = hits_;
+  s.retired = retired_;
+  s.cleared = cleared_;
+  return s;
+}
+
+absl::Status Pool::CheckInvariants() const {
+  MutexLock lock(&mu_);
+  const auto wrong = [this](auto&&... parts) {
+    return absl::InternalError(absl::StrCat("pool of ", ToString(page_size),
+                                            " on node ", node.value(), ": ",
+                                            parts...));
+  };
+  std::array<PageCount, kExtentStates> count = {};
+  PageCount sum;
+  size_t living = 0;
+  for (SlotId slot : table_->Living()) {
+    if (table_->node(slot) != node || table_->page_size(slot) != page_size) {
+      continue;
+    }
+    const ExtentState state = table_->state(slot);
+    ++living;
+    count[static_cast<size_t>(state)] += table_->pages(slot);
+    sum += table_->pages(slot);
+    auto r = records_.find(slot);
+    if (r == records_.end()) {
+      return wrong("slot ", slot.value(), " has no record");
+    }
+    const bool leased = state == kGranted || state == kHeld;
+    if (leased && !table_->lease(slot).valid()) {
+      return wrong("slot ", slot.value(), " is ", ToString(state),
+                   " but the ledger names no lease");
+    }
+    if (state == kClean && table_->lease(slot).valid()) {
+      return wrong("slot ", slot.value(), " is clean but has a lease");
+    }
+    if (state == kReturning && !r->second.let_go &&
+        r->second.next_look == absl::InfiniteFuture()) {
+      return wrong("slot ", slot.value(), " is returning, but nobody will look");
+    }
+  }
+  if (living != records_.size()) {
+    return wrong(records_.size(), " records for ", living, " extents");
+  }
+  for (int s = 0; s < kExtentStates; ++s) {
+    if (count[s] != pages_by_state_[s]) {
+      return wrong(pages_by_state_[s].value(), " pages booked as ",
+                   ToString(static_cast<ExtentState>(s)), ", counted ",
+                   count[s].value());
+    }
+  }
+  if (sum != charged_) {
+    return wrong(charged_.value(), " pages charged, counted ", sum.value());
+  }
+  PageCount clean;
+  for (const auto& [domain, stock] : stock_) {
+    for (const auto& [shape, slots] : stock) {
+      for (SlotId slot : slots) {
+        if (table_->state(slot) != kClean || table_->pages(slot) != shape ||
+            table_->domain(slot) != domain) {
+          return wrong("slot ", slot.value(), " is in stock but is ",
+                       ToString(table_->state(slot)));
+        }
+        clean += shape;
+      }
+    }
+  }
+  if (clean != InState(kClean)) {
+    return wrong(clean.value(), " pages in stock, ", InState(kClean).value(),
+                 " booked as clean");
+  }
+  if (charged_ > config_.target) {
+    return wrong(charged_.value(), " pages charged, target is ",
+                 config_.target.value());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hugepool

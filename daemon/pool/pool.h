@@ -1,0 +1,243 @@
+// The books of one pool: all extents of one node and page size.
+//
+// A pool decides and never acts. It knows no clock, no thread and no system
+// call: stewards take work items from it, do them, and settle them. So the same
+// code runs under op-sequence tests, fuzzers and the daemon.
+#ifndef HUGEPOOL_DAEMON_POOL_POOL_H_
+#define HUGEPOOL_DAEMON_POOL_POOL_H_
+
+#include <array>
+#include <deque>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "daemon/base/mutex.h"
+#include "daemon/base/units.h"
+#include "daemon/extent/extent_table.h"
+#include "daemon/pool/compose.h"
+#include "daemon/pool/demand_plan.h"
+#include "daemon/pool/shape_plan.h"
+#include "daemon/pool/work.h"
+#include "daemon/sys/topology.h"
+
+namespace hugepool {
+
+struct PoolConfig {
+  NodeId node;
+  PageSize page_size = k2M;
+  PageCount target;  // pages to own in total, leased ones included
+  PageCount low;     // clean stock below this is urgent
+  PageCount high;    // clean stock is filled up to this
+  std::vector<PageCount> shapes;  // empty: DefaultShapes
+  bool learn_shapes = true;       // shapes: auto
+  // No probe on this kernel: descriptors are closed at the acknowledgement,
+  // and the end of the inode is the only news (DESIGN: "let go").
+  bool let_go = false;
+};
+
+// What a granted extent may expect at its return.
+struct GrantTerms {
+  LeaseId lease;
+  DomainId domain;
+  bool in_place = false;         // may be cleared in place afterwards
+  bool memory_lifetime = false;  // to be asked about while it is held
+  // Keep the descriptor although the pool lets go (NAMED leases).
+  bool keep_descriptor = false;
+};
+
+struct PoolSnapshot {
+  PoolConfig config;
+  std::array<PageCount, kExtentStates> pages_by_state;
+  PageCount charged;  // all of them
+  PageCount limbo;
+  uint32_t extents = 0;
+  uint32_t waiters = 0;
+  ShapeCounts clean;   // of all domains
+  ShapeCounts wanted;  // by the plan
+  std::string shortfall;
+  std::optional<sys::KernelCounters> kernel;
+  PageCount leased_high_water;
+  uint64_t grants = 0;
+  uint64_t hits = 0;
+  uint64_t retired = 0;
+  uint64_t cleared = 0;
+
+  PageCount in(ExtentState s) const {
+    return pages_by_state[static_cast<size_t>(s)];
+  }
+};
+
+// Thread-safe: every public method locks the pool's mutex, except the *Locked
+// ones, which Host calls with several pools locked in the order of their
+// addresses in Host (`mu()`).
+class Pool {
+ public:
+  Pool(const PoolConfig& config, ExtentTable* table);
+
+  const NodeId node;
+  const PageSize page_size;
+
+  Mutex& mu() const HP_RETURN_CAPABILITY(mu_) { return mu_; }
+
+  // --- For Host: taking and waiting -----------------------------------------
+  // Counts of clean extents that `domain` may be given.
+  ShapeCounts UsableLocked(DomainId domain) const HP_REQUIRES(mu_);
+  PageCount UsablePagesLocked(DomainId domain) const HP_REQUIRES(mu_);
+  // Whether a request of `pages` that arrived as number `sequence` may take
+  // them now, in view of those that wait before it.
+  bool MayPassLocked(uint64_t sequence, PageCount pages) const HP_REQUIRES(mu_);
+  // Clean -> Granted for one extent of each of `shapes`, all of which must be
+  // usable; own stock of the domain first. Charges the bypass of earlier
+  // waiters.
+  std::vector<SlotId> TakeLocked(const std::vector<PageCount>& shapes,
+                                 const GrantTerms& terms, uint64_t sequence,
+                                 bool hit) HP_REQUIRES(mu_);
+  void EnqueueLocked(const Demand& demand) HP_REQUIRES(mu_);
+  bool DequeueLocked(LeaseId lease) HP_REQUIRES(mu_);
+  void NoteSingleExtentLocked(PageCount pages) HP_REQUIRES(mu_);
+  // Pages that this pool may ever have.
+  PageCount CapacityLocked() const HP_REQUIRES(mu_);
+
+  // --- For leases -------------------------------------------------------------
+  // Granted -> Held: acknowledged.
+  void Held(SlotId slot) HP_EXCLUDES(mu_);
+  // Granted or Held -> Returning: rolled back or released; to be probed at
+  // once. `keep_in_place` false withdraws the permission to clear in place.
+  void Return(SlotId slot, bool keep_in_place) HP_EXCLUDES(mu_);
+  // The daemon is about to open `slot` for a holder once more: that opening is
+  // not a tripwire.
+  void ExpectOpen(SlotId slot) HP_EXCLUDES(mu_);
+
+  // --- For the first witness (the inotify watch) ------------------------------
+  struct Told {
+    bool opened = false;
+    bool closed = false;
+    bool changed = false;
+    bool deleted = false;
+  };
+  // True when there is work to do now. Ignores extents that have ended since
+  // (`id` tells).
+  bool Tell(ExtentId id, const Told& told) HP_EXCLUDES(mu_);
+  // Events were lost: look at everything, trust no quiet.
+  void TellLost() HP_EXCLUDES(mu_);
+
+  // --- For stewards -----------------------------------------------------------
+  // The most urgent piece of work, if any. `kernel` are the kernel's counters
+  // as just read, or nullopt where they cannot be read.
+  std::optional<WorkItem> TakeWork(
+      absl::Time now, const std::optional<sys::KernelCounters>& kernel)
+      HP_EXCLUDES(mu_);
+  PoolNews Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
+                  absl::Time now) HP_EXCLUDES(mu_);
+  // When TakeWork may have something that it has not now; InfiniteFuture: only
+  // when told.
+  absl::Time NextLook() const HP_EXCLUDES(mu_);
+  // Build items: the new file's inode, before the item is settled.
+  void SetInode(const WorkItem& item, uint64_t inode) HP_EXCLUDES(mu_);
+  // Stop filling (shutdown): TakeWork gives no more builds.
+  void StopFilling() HP_EXCLUDES(mu_);
+
+  PoolSnapshot Snapshot() const HP_EXCLUDES(mu_);
+  // Counts everything again from the table and compares. For tests and for the
+  // daemon's own audit. O(extents).
+  absl::Status CheckInvariants() const HP_EXCLUDES(mu_);
+
+ private:
+  // What the pool knows of an extent beside its slot.
+  struct Record {
+    absl::Time next_look = absl::InfiniteFuture();
+    uint16_t looks = 0;           // without success; for the backoff
+    uint16_t expected_opens = 0;  // by us, not yet reported by the watch
+    bool quiet = true;      // the watch reported no opening, or a closing last
+    bool tripped = false;   // somebody else opened it: never reuse in place
+    bool ended = true;      // no lease lives in it
+    bool in_place = false;  // GrantTerms
+    bool memory_lifetime = false;
+    bool let_go = false;      // its descriptor is to be, or was, closed
+    bool letting_go = false;  // a kLetGo item is out
+    bool poked = false;       // told something while it was being probed
+    bool wait_inode_end = false;  // Returning, no descriptor: wait for DELETE
+  };
+  using StockOfDomain =
+      std::map<PageCount, std::vector<SlotId>, std::greater<>>;
+
+  void Go(SlotId slot, ExtentState from, ExtentState to) HP_REQUIRES(mu_);
+  void AddPages(ExtentState state, PageCount pages) HP_REQUIRES(mu_);
+  void SubPages(ExtentState state, PageCount pages) HP_REQUIRES(mu_);
+  void AddClean(SlotId slot) HP_REQUIRES(mu_);
+  bool RemoveClean(SlotId slot) HP_REQUIRES(mu_);
+  SlotId PopClean(DomainId domain, PageCount shape) HP_REQUIRES(mu_);
+  void ToRetiring(SlotId slot, ExtentState from) HP_REQUIRES(mu_);
+  void Look(SlotId slot, absl::Time when) HP_REQUIRES(mu_);
+  void NoLook(SlotId slot) HP_REQUIRES(mu_);
+  void Forget(SlotId slot, ExtentState from) HP_REQUIRES(mu_);
+  void ReportBack(SlotId slot, PoolNews* news) HP_REQUIRES(mu_);
+
+  std::optional<WorkItem> TakeProbe(absl::Time now) HP_REQUIRES(mu_);
+  std::optional<WorkItem> TakeBuild(absl::Time now) HP_REQUIRES(mu_);
+  std::optional<WorkItem> StartBuild(PageCount pages, PageCount from,
+                                     bool urgent)
+      HP_REQUIRES(mu_);
+  WorkItem Item(WorkKind kind, SlotId slot) const HP_REQUIRES(mu_);
+  PageCount Budget(PageCount ceiling) const HP_REQUIRES(mu_);
+  DemandView View() const HP_REQUIRES(mu_);
+  std::optional<PageCount> NextFill() const HP_REQUIRES(mu_);
+  ShapeCounts WantedShapes() const HP_REQUIRES(mu_);
+
+  void SettleBuild(const WorkItem& item, WorkOutcome outcome,
+                   std::string_view why, absl::Time now, PoolNews* news)
+      HP_REQUIRES(mu_);
+  void SettleProbe(const WorkItem& item, WorkOutcome outcome, absl::Time now,
+                   PoolNews* news) HP_REQUIRES(mu_);
+  void SettleClear(const WorkItem& item, WorkOutcome outcome, PoolNews* news)
+      HP_REQUIRES(mu_);
+  void SettleRetire(const WorkItem& item) HP_REQUIRES(mu_);
+  void SettleLetGo(const WorkItem& item) HP_REQUIRES(mu_);
+  void NoteKernel(const std::optional<sys::KernelCounters>& kernel)
+      HP_REQUIRES(mu_);
+
+  PageCount InState(ExtentState s) const HP_REQUIRES(mu_) {
+    return pages_by_state_[static_cast<size_t>(s)];
+  }
+
+  mutable Mutex mu_;
+  const PoolConfig config_;
+  ExtentTable* const table_;
+
+  absl::flat_hash_map<SlotId, Record> records_ HP_GUARDED_BY(mu_);
+  std::map<DomainId, StockOfDomain> stock_ HP_GUARDED_BY(mu_);
+  std::deque<SlotId> retiring_ HP_GUARDED_BY(mu_);
+  std::deque<SlotId> dirty_ HP_GUARDED_BY(mu_);
+  std::deque<SlotId> let_go_ HP_GUARDED_BY(mu_);
+  // Returning extents, and held ones of MEMORY leases, by when to look.
+  std::set<std::pair<absl::Time, SlotId>> looks_ HP_GUARDED_BY(mu_);
+  std::list<Demand> queue_ HP_GUARDED_BY(mu_);  // by sequence
+  ShapeCounts populating_ HP_GUARDED_BY(mu_);
+  ShapeLearner learner_ HP_GUARDED_BY(mu_);
+
+  std::array<PageCount, kExtentStates> pages_by_state_ HP_GUARDED_BY(mu_) = {};
+  PageCount charged_ HP_GUARDED_BY(mu_);
+  PageCount limbo_ HP_GUARDED_BY(mu_);
+  std::optional<sys::KernelCounters> kernel_ HP_GUARDED_BY(mu_);
+  // No build before this time after one found no pages.
+  absl::Time build_after_ HP_GUARDED_BY(mu_) = absl::InfinitePast();
+  absl::Duration build_backoff_ HP_GUARDED_BY(mu_) = absl::ZeroDuration();
+  std::string shortfall_ HP_GUARDED_BY(mu_);
+  bool filling_ HP_GUARDED_BY(mu_) = true;
+  PageCount leased_high_water_ HP_GUARDED_BY(mu_);
+  uint64_t grants_ HP_GUARDED_BY(mu_) = 0;
+  uint64_t hits_ HP_GUARDED_BY(mu_) = 0;
+  uint64_t retired_ HP_GUARDED_BY(mu_) = 0;
+  uint64_t cleared_ HP_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace hugepool
+
+#endif  // HUGEPOOL_DAEMON_POOL_POOL_H_

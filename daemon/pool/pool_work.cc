@@ -1,0 +1,344 @@
+// What stewards take from a pool, and how it is settled.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/check.h"
+#include "daemon/base/plant.h"
+#include "daemon/pool/pool.h"
+
+namespace hugepool {
+
+using enum ExtentState;
+
+namespace {
+
+// Looks at memory that somebody still holds. The watch wakes us at the last
+// close, so looking by the clock is only for what it cannot tell; a thousand
+// stuck extents then cost 17 looks a second.
+constexpr absl::Duration kFirstLook = absl::Milliseconds(50);
+constexpr absl::Duration kLastLook = absl::Minutes(1);
+
+absl::Duration LookAfter(uint16_t looks) {
+  if (looks >= 11) return kLastLook;
+  return std::min(kLastLook, kFirstLook * (1 << looks));
+}
+
+// How often the probe may say "free" while the watch saw no closing before the
+// extent is retired all the same: the watch's news is late by microseconds, not
+// by this many looks.
+constexpr uint16_t kPatience = 6;
+
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
+constexpr absl::Duration kLastBackoff = absl::Seconds(5);
+
+}  // namespace
+
+WorkItem Pool::Item(WorkKind kind, SlotId slot) const {
+  return WorkItem(kind, slot, node, page_size, table_->pages(slot));
+}
+
+// --- Taking ---------------------------------------------------------------------
+
+std::optional<WorkItem> Pool::TakeWork(
+    absl::Time now, const std::optional<sys::KernelCounters>& kernel) {
+  MutexLock lock(&mu_);
+  NoteKernel(kernel);
+  if (!let_go_.empty()) {
+    const SlotId slot = let_go_.front();
+    let_go_.pop_front();
+    return Item(WorkKind::kLetGo, slot);
+  }
+  // What comes back first: it may be all that a waiter needs.
+  if (auto probe = TakeProbe(now)) return probe;
+  if (!retiring_.empty()) {
+    const SlotId slot = retiring_.front();
+    retiring_.pop_front();
+    return Item(WorkKind::kRetire, slot);
+  }
+  if (!dirty_.empty()) {
+    const SlotId slot = dirty_.front();
+    dirty_.pop_front();
+    Go(slot, kDirty, kClearing);
+    WorkItem item = Item(WorkKind::kClear, slot);
+    item.urgent = !queue_.empty();
+    return item;
+  }
+  return TakeBuild(now);
+}
+
+std::optional<WorkItem> Pool::TakeProbe(absl::Time now) {
+  if (looks_.empty() || looks_.begin()->first > now) return std::nullopt;
+  const SlotId slot = looks_.begin()->second;
+  NoLook(slot);
+  records_[slot].poked = false;
+  Go(slot, table_->state(slot), kProbing);
+  return Item(WorkKind::kProbe, slot);
+}
+
+PageCount Pool::Budget(PageCount ceiling) const {
+  PageCount budget =
+      ceiling > charged_ ? ceiling - charged_ : PageCount(0);
+  if (kernel_.has_value()) {
+    // Pages being populated may or may not be in the free count any more:
+    // counting them as used errs on the safe side for a moment.
+    PageCount used = InState(kPopulating);
+    // Others' reservations are host-wide figures, so they count only once a
+    // build has failed for want of pages.
+    if (build_backoff_ > absl::ZeroDuration()) {
+      used = std::max(used, kernel_->reserved);
+    }
+    const PageCount free =
+        kernel_->free > used ? kernel_->free - used : PageCount(0);
+    budget = std::min(budget, free);
+  }
+  return budget;
+}
+
+DemandView Pool::View() const {
+  DemandView view;
+  view.budget = Budget(config_.target);
+  view.coming = InState(kRetiring);
+  for (const auto& [domain, stock] : stock_) {
+    for (const auto& [shape, slots] : stock) {
+      view.clean[domain][shape] = static_cast<uint32_t>(slots.size());
+    }
+  }
+  view.populating = populating_;
+  view.shapes = config_.shapes;
+  return view;
+}
+
+std::optional<WorkItem> Pool::TakeBuild(absl::Time now) {
+  if (!filling_ || now < build_after_) return std::nullopt;
+  if (!queue_.empty()) {
+    const DemandStep step =
+        PlanDemands(View(), std::vector<Demand>(queue_.begin(), queue_.end()));
+    switch (step.kind) {
+      case DemandStep::Kind::kBuild:
+        return StartBuild(step.pages, step.from, /*urgent=*/true);
+      case DemandStep::Kind::kDismantle: {
+        const SlotId slot = PopClean(step.domain, step.pages);
+        Go(slot, kClean, kRetiring);
+        return Item(WorkKind::kRetire, slot);
+      }
+      case DemandStep::Kind::kWait:
+        // Filling now would use up what the waiter is going to need.
+        return std::nullopt;
+      case DemandStep::Kind::kNothing:
+        break;
+    }
+  }
+  if (auto fill = NextFill()) {
+    return StartBuild(*fill, PageCount(0), InState(kClean) < config_.low);
+  }
+  return std::nullopt;
+}
+
+std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
+                                         bool urgent) {
+  SlotId slot;
+  if (from.value() > 0) {
+    slot = PopClean(DomainId(), from);
+    HP_CHECK(slot.valid(), "the base to grow from is in stock");
+    // In this order, so that the ledger never shows the larger size as clean.
+    Go(slot, kClean, kPopulating);
+    SubPages(kPopulating, from);
+    table_->set_pages(slot, pages);
+    AddPages(kPopulating, pages);
+  } else {
+    auto fresh = table_->Allocate({node, page_size, pages});
+    if (!fresh.has_value()) {
+      shortfall_ = absl::StrCat("the extent table is full (limits.max_extents: ",
+                                table_->capacity(), ")");
+      return std::nullopt;
+    }
+    slot = *fresh;
+    records_[slot] = Record{};
+    AddPages(kPopulating, pages);
+  }
+  WorkItem item = Item(WorkKind::kBuild, slot);
+  item.from = from;
+  item.urgent = urgent;
+  return item;
+}
+
+ShapeCounts Pool::WantedShapes() const {
+  PageCount away = charged_ - InState(kClean) - InState(kPopulating);
+  const PageCount room =
+      config_.high > away ? config_.high - away : PageCount(0);
+  PageCount stock = InState(kClean) + InState(kPopulating) +
+                    Budget(config_.target);
+  return PlanShapes(std::min(room, stock), config_.shapes, learner_.Learned());
+}
+
+std::optional<PageCount> Pool::NextFill() const {
+  PageCount budget = Budget(config_.target);
+  const PageCount stock = InState(kClean) + InState(kPopulating) +
+                          InState(kDirty) + InState(kClearing);
+  if (stock >= config_.high) return std::nullopt;
+  budget = std::min(budget, config_.high - stock);
+  if (budget.value() == 0) return std::nullopt;
+  ShapeCounts have = populating_;
+  for (const auto& [domain, counts] : stock_) {
+    for (const auto& [shape, slots] : counts) {
+      have[shape] += static_cast<uint32_t>(slots.size());
+    }
+  }
+  for (const auto& [shape, wanted] : WantedShapes()) {
+    if (shape <= budget && have[shape] < wanted) return shape;
+  }
+  // The plan is met or does not fit: no page stays idle for that.
+  for (PageCount shape : config_.shapes) {
+    if (shape <= budget) return shape;
+  }
+  return std::nullopt;
+}
+
+absl::Time Pool::NextLook() const {
+  MutexLock lock(&mu_);
+  absl::Time next = absl::InfiniteFuture();
+  if (!looks_.empty()) next = looks_.begin()->first;
+  if (build_backoff_ > absl::ZeroDuration()) {
+    next = std::min(next, build_after_);
+  }
+  return next;
+}
+
+void Pool::StopFilling() {
+  MutexLock lock(&mu_);
+  filling_ = false;
+}
+
+void Pool::SetInode(const WorkItem& item, uint64_t inode) {
+  MutexLock lock(&mu_);
+  table_->set_inode(item.slot, inode);
+}
+
+void Pool::NoteKernel(const std::optional<sys::KernelCounters>& kernel) {
+  kernel_ = kernel;
+  if (!kernel.has_value()) return;
+  // What we gave back is in limbo until the kernel's free count shows it, which
+  // a pin can put off for ever.
+  const PageCount known = kernel->free + charged_;
+  const PageCount unaccounted =
+      kernel->total > known ? kernel->total - known : PageCount(0);
+  limbo_ = std::min(limbo_, unaccounted);
+}
+
+// --- Settling ---------------------------------------------------------------------
+
+PoolNews Pool::Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
+                      absl::Time now) {
+  MutexLock lock(&mu_);
+  item.open_ = false;
+  PoolNews news;
+  switch (item.kind) {
+    case WorkKind::kBuild:
+      SettleBuild(item, outcome, why, now, &news);
+      break;
+    case WorkKind::kProbe:
+      SettleProbe(item, outcome, now, &news);
+      break;
+    case WorkKind::kClear:
+      SettleClear(item, outcome, &news);
+      break;
+    case WorkKind::kRetire:
+      SettleRetire(item);
+      break;
+    case WorkKind::kLetGo:
+      SettleLetGo(item);
+      break;
+  }
+  return news;
+}
+
+void Pool::SettleBuild(const WorkItem& item, WorkOutcome outcome,
+                       std::string_view why, absl::Time now, PoolNews* news) {
+  if (outcome == WorkOutcome::kDone && !records_[item.slot].tripped) {
+    table_->set_origin(item.slot, ExtentOrigin::kPopulated);
+    table_->set_domain(item.slot, DomainId());
+    Go(item.slot, kPopulating, kClean);
+    AddClean(item.slot);
+    build_backoff_ = absl::ZeroDuration();
+    shortfall_.clear();
+    news->stock_grew = true;
+    return;
+  }
+  // What was populated of it goes back explicitly (K3).
+  ToRetiring(item.slot, kPopulating);
+  build_backoff_ = build_backoff_ == absl::ZeroDuration()
+                       ? kFirstBackoff
+                       : std::min(kLastBackoff, build_backoff_ * 2);
+  build_after_ = now + build_backoff_;
+  shortfall_ = std::string(why);
+}
+
+void Pool::SettleProbe(const WorkItem& item, WorkOutcome outcome,
+                       absl::Time now, PoolNews* news) {
+  const SlotId slot = item.slot;
+  Record& r = records_[slot];
+  const bool free = outcome == WorkOutcome::kDone ||
+                    outcome == WorkOutcome::kDamaged;
+  const bool both_say_so = free && (r.quiet || r.looks >= kPatience);
+  if (!both_say_so) {
+    if (outcome == WorkOutcome::kUnknown || outcome == WorkOutcome::kFailed) {
+      r.in_place = false;
+    }
+    Go(slot, kProbing, r.ended ? kReturning : kHeld);
+    const absl::Duration wait = free ? kFirstLook : LookAfter(r.looks);
+    ++r.looks;
+    if (r.poked) {
+      Look(slot, absl::InfinitePast());
+    } else if (r.ended ? !r.let_go : free) {
+      // A living MEMORY lease is looked at again when the watch says so.
+      Look(slot, now + wait);
+    }
+    return;
+  }
+  // Free although the watch never saw it closed: do not trust it with reuse.
+  const bool in_place = r.in_place && r.quiet && !r.tripped && !r.let_go &&
+                        outcome == WorkOutcome::kDone;
+  ReportBack(slot, news);
+  r.ended = true;
+  r.looks = 0;
+  if (in_place) {
+    Go(slot, kProbing, kDirty);
+    dirty_.push_back(slot);
+  } else {
+    ToRetiring(slot, kProbing);
+  }
+}
+
+void Pool::SettleClear(const WorkItem& item, WorkOutcome outcome,
+                       PoolNews* news) {
+  Record& r = records_[item.slot];
+  if (outcome != WorkOutcome::kDone || r.tripped) {
+    ToRetiring(item.slot, kClearing);
+    return;
+  }
+  r.expected_opens = 0;
+  table_->set_origin(item.slot, ExtentOrigin::kClearedInPlace);
+  Go(item.slot, kClearing, kClean);
+  AddClean(item.slot);
+  ++cleared_;
+  news->stock_grew = true;
+}
+
+void Pool::SettleRetire(const WorkItem& item) {
+  limbo_ += item.pages;
+  ++retired_;
+  // Pages came free: those who wait for some may try at once.
+  build_after_ = absl::InfinitePast();
+  Forget(item.slot, kRetiring);
+}
+
+void Pool::SettleLetGo(const WorkItem& item) {
+  Record& r = records_[item.slot];
+  r.letting_go = false;
+  // The inode may have ended between the close and now, or before a release.
+  const ExtentState state = table_->state(item.slot);
+  if (r.poked || state == kReturning) Look(item.slot, absl::InfinitePast());
+  r.poked = false;
+}
+
+}  // namespace hugepool

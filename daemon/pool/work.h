@@ -1,0 +1,83 @@
+// What a pool asks to have done to one extent, and what came of it.
+#ifndef HUGEPOOL_DAEMON_POOL_WORK_H_
+#define HUGEPOOL_DAEMON_POOL_WORK_H_
+
+#include <ostream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/check.h"
+#include "daemon/base/units.h"
+#include "daemon/extent/ids.h"
+
+namespace hugepool {
+
+enum class WorkKind {
+  kBuild,   // make or grow: policy, populate, verify; afterwards every byte zero
+  kRetire,  // give the pages back to the kernel and close the file
+  kProbe,   // take the inode back, ask for holders, check what came back
+  kClear,   // zero in place
+  kLetGo,   // unmap and close; the holder keeps the memory alive
+};
+const char* ToString(WorkKind kind);
+
+enum class WorkOutcome {
+  kDone,     // as asked. Probe: nobody holds it, and it is whole
+  kBusy,     // probe: somebody holds it
+  kUnknown,  // probe: cannot tell
+  kDamaged,  // probe: nobody holds it, but size, seals, pages or nodes changed
+  kNoPages,  // build: the kernel has no page for it (or the cgroup forbids it)
+  kFailed,   // anything else; the extent is not to be trusted
+};
+const char* ToString(WorkOutcome outcome);
+
+// The right and the duty to work on one extent. Exactly one exists for an
+// extent in a work state; it must be settled with the pool that gave it.
+class [[nodiscard]] WorkItem {
+ public:
+  WorkItem(WorkKind kind, SlotId slot, NodeId node, PageSize page_size,
+           PageCount pages)
+      : kind(kind), slot(slot), node(node), page_size(page_size), pages(pages) {}
+  WorkItem(WorkItem&& o) noexcept
+      : kind(o.kind),
+        slot(o.slot),
+        node(o.node),
+        page_size(o.page_size),
+        pages(o.pages),
+        from(o.from),
+        urgent(o.urgent),
+        open_(std::exchange(o.open_, false)) {}
+  WorkItem& operator=(WorkItem&&) = delete;
+  ~WorkItem() { HP_CHECK(!open_, "a work item was dropped without settling"); }
+
+  const WorkKind kind;
+  const SlotId slot;
+  const NodeId node;
+  const PageSize page_size;
+  const PageCount pages;  // the extent's pages (build: as they shall be)
+  PageCount from;         // build: pages that are there and clean already
+  bool urgent = false;    // somebody waits for it
+
+ private:
+  friend class Pool;
+  bool open_ = true;
+};
+
+// An extent whose memory its last holder has given up.
+struct BackExtent {
+  LeaseId lease;
+  DomainId domain;
+  ExtentId extent;
+  Bytes size;
+};
+
+// What settling changed, for those above. Delivered outside the pool's mutex.
+struct PoolNews {
+  std::vector<BackExtent> back;
+  bool stock_grew = false;  // waiters may be served now
+};
+
+}  // namespace hugepool
+
+#endif  // HUGEPOOL_DAEMON_POOL_WORK_H_
