@@ -1,0 +1,163 @@
+// A client's connection to the daemon, and the leases it brings.
+#ifndef HUGEPOOL_CLIENT_INTERNAL_CONNECTION_H_
+#define HUGEPOOL_CLIENT_INTERNAL_CONNECTION_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/internal/fd_channel.h"
+#include "client/internal/lease_map.h"
+#include "client/internal/mapping.h"
+#include "daemon/base/mutex.h"
+#include "daemon/base/unique_fd.h"
+#include "daemon/base/units.h"
+#include "grpcpp/channel.h"
+#include "hugepool/v1/hugepool.grpc.pb.h"
+
+namespace hugepool::client {
+
+struct ConnectOptions {
+  // Directory of the daemon's sockets.
+  std::string dir;
+  // For the operator's lists; the program's name where empty.
+  std::string client_name;
+  // For how long a call looks for a daemon that went away.
+  absl::Duration reconnect_budget = absl::Seconds(2);
+  // How long a call may take, beside max_wait.
+  absl::Duration call_timeout = absl::Seconds(10);
+  // How long descriptors may take after the reply. They are sent before it, so
+  // this only bounds a fault.
+  absl::Duration frame_timeout = absl::Seconds(5);
+};
+
+// Descriptors and mappings of one lease. Unmaps and closes at the end of its
+// life; does not release the lease. Move-only, not thread-safe.
+struct HeldLease {
+  v1::Lease lease;
+  absl::Duration waited;
+  // One for each of lease.extents. Shared with the connection, which presents
+  // them to a daemon that lost its own.
+  std::shared_ptr<const std::vector<UniqueFd>> fds;
+  std::vector<MappedRange> segments;  // empty where not mapped
+};
+
+// What the daemon thinks of a lease, as far as this process knows.
+enum class LeaseStanding {
+  kHeld,     // all is well
+  kRevoked,  // the daemon wants it back
+  kLost,     // a restarted daemon does not know it; the memory stays mapped
+};
+
+// Thread-safe. To be used by the process that made it only: in a forked child
+// every call returns FAILED_PRECONDITION, since neither gRPC nor the session
+// survives a fork.
+class Connection {
+ public:
+  // Connects the fd channel; the gRPC channel connects at the first call.
+  // Does not wait for a daemon that is not there.
+  static absl::StatusOr<std::shared_ptr<Connection>> Connect(
+      ConnectOptions options);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Leases memory, maps it and acknowledges. request_id is filled in here. A
+  // connection that breaks is made anew and the call repeated, with the same
+  // request_id, within the budget.
+  absl::StatusOr<HeldLease> Acquire(v1::AcquireRequest request,
+                                    const MapOptions& options);
+  // The descriptors of a NAMED lease (again).
+  absl::StatusOr<HeldLease> Attach(v1::AttachRequest request,
+                                   const MapOptions& options);
+  // Ends a lease for the daemon. Unmap and close first: what is still open is
+  // charged on. Returns the bytes given up. NOT_FOUND: it had ended already.
+  absl::StatusOr<Bytes> Release(const std::string& lease_id);
+  // The same for a NAMED lease.
+  absl::StatusOr<Bytes> ReleaseByName(const std::string& name);
+  // The lease is given up without telling the daemon.
+  void Forget(const std::string& lease_id);
+
+  LeaseStanding Standing(const std::string& lease_id);
+  // The id of the session of now.
+  std::string SessionId();
+  const std::string& dir() const { return options_.dir; }
+
+  // True in a forked child of the process that connected.
+  bool InForkedChild() const;
+
+ private:
+  struct Session {
+    std::unique_ptr<FdChannel> fds;
+    std::shared_ptr<grpc::Channel> channel;
+    std::unique_ptr<v1::HugePool::Stub> stub;
+    std::string secret;
+    // The daemon does not know the session any more. Relaxed: a hint that
+    // leads to a reconnect, which mu_ orders.
+    std::atomic<bool> stale{false};
+  };
+  // What must be known of a lease to take it up again after a reconnect.
+  struct Known {
+    uint64_t generation = 0;
+    v1::Lifetime lifetime = v1::LIFETIME_UNSPECIFIED;
+    std::shared_ptr<const std::vector<UniqueFd>> fds;
+    // Presented once already. A daemon that cannot have it is not asked again.
+    bool presented = false;
+    bool lost = false;
+  };
+  using Call = absl::FunctionRef<grpc::Status(v1::HugePool::Stub*,
+                                              grpc::ClientContext*)>;
+
+  explicit Connection(ConnectOptions options);
+  absl::Status CheckProcess() const;
+  std::string NextRequestId();
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(
+      const std::string& resume_secret);
+  // The session, made anew if the last one broke, until `give_up`.
+  absl::StatusOr<std::shared_ptr<Session>> GetSession(absl::Time give_up)
+      HP_EXCLUDES(mu_);
+  // Finds out which leases a new session still has, and presents the others.
+  void TakeUpLeases(FdChannel* fds) HP_REQUIRES(mu_);
+  // One try of a call.
+  absl::Status CallOnce(Session* session, absl::Time deadline, Call call);
+  // One try of a call and of collecting its descriptors, if it brings any.
+  absl::Status CallAndCollect(Session* session, absl::Time deadline, Call call,
+                              const std::string* request_id,
+                              ReceivedGrant* grant);
+  // Calls until it succeeds, fails for good, or the budget is used up. With
+  // `request_id`, the descriptors of the request are collected into `grant`.
+  // Returns the session that was used.
+  absl::StatusOr<std::shared_ptr<Session>> CallWithRetry(
+      Call call, absl::Duration extra_wait, const std::string* request_id,
+      ReceivedGrant* grant);
+  // Maps, acknowledges and books what was granted. Nacks where that fails.
+  absl::StatusOr<HeldLease> TakeGrant(Session* session, ReceivedGrant grant,
+                                      v1::Lease lease,
+                                      const MapOptions& options);
+  absl::StatusOr<Bytes> DoRelease(const v1::ReleaseRequest& request);
+
+  const ConnectOptions options_;
+  const std::string fd_path_;
+  const std::string grpc_path_;
+  const pid_t pid_;
+  const std::string request_prefix_;
+  // Relaxed: only uniqueness counts.
+  std::atomic<uint64_t> next_request_{1};
+
+  Mutex mu_;
+  std::shared_ptr<Session> session_ HP_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, Known> known_ HP_GUARDED_BY(mu_);
+};
+
+}  // namespace hugepool::client
+
+#endif  // HUGEPOOL_CLIENT_INTERNAL_CONNECTION_H_

@@ -1,0 +1,146 @@
+#include "client/internal/mapping.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "daemon/base/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace hugepool::client {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+UniqueFd Memfd(Bytes size) {
+  UniqueFd fd(memfd_create("mapping_test", MFD_CLOEXEC));
+  EXPECT_TRUE(fd.valid());
+  EXPECT_EQ(ftruncate(fd.get(), static_cast<off_t>(size.value())), 0);
+  return fd;
+}
+
+bool IsMapped(const void* address) {
+  unsigned char present;
+  return mincore(const_cast<void*>(address), 4096, &present) == 0;
+}
+
+TEST(MappingTest, JoinsPiecesInOneRange) {
+  const UniqueFd a = Memfd(MiB(4));
+  const UniqueFd b = Memfd(MiB(2));
+  auto range = MapPieces(
+      MiB(6), k2M, {{a.get(), Bytes(0), MiB(4)}, {b.get(), MiB(4), MiB(2)}},
+      false);
+  ASSERT_TRUE(range.ok()) << range.status();
+  char* const p = static_cast<char*>(range->address());
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(p) % MiB(2).value(), 0u);
+  p[0] = 'a';
+  p[MiB(4).value()] = 'b';
+  char c = 0;
+  EXPECT_EQ(pread(a.get(), &c, 1, 0), 1);
+  EXPECT_EQ(c, 'a');
+  EXPECT_EQ(pread(b.get(), &c, 1, 0), 1);
+  EXPECT_EQ(c, 'b');
+}
+
+TEST(MappingTest, AGiBBeginsAtAGiB) {
+  const UniqueFd fd = Memfd(GiB(1));
+  auto range = MapPieces(GiB(1), k2M, {{fd.get(), Bytes(0), GiB(1)}}, false);
+  ASSERT_TRUE(range.ok()) << range.status();
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(range->address()) % GiB(1).value(), 0u);
+}
+
+TEST(MappingTest, ResetUnmapsTheWholeRange) {
+  const UniqueFd fd = Memfd(MiB(4));
+  auto range = MapPieces(MiB(4), k2M, {{fd.get(), Bytes(0), MiB(4)}}, false);
+  ASSERT_TRUE(range.ok()) << range.status();
+  const char* const p = static_cast<char*>(range->address());
+  ASSERT_TRUE(IsMapped(p + MiB(4).value() - 4096));
+  range->Reset();
+  EXPECT_FALSE(IsMapped(p));
+  EXPECT_FALSE(IsMapped(p + MiB(4).value() - 4096));
+}
+
+TEST(MappingTest, RefusesWhatDoesNotCoverTheSegment) {
+  const UniqueFd fd = Memfd(MiB(8));
+  const std::vector<std::vector<MapPiece>> bad = {
+      {},                                                        // nothing
+      {{fd.get(), Bytes(0), MiB(2)}},                            // too little
+      {{fd.get(), MiB(2), MiB(2)}, {fd.get(), MiB(4), MiB(2)}},  // a gap
+      {{fd.get(), Bytes(0), MiB(8)}},                            // too much
+      {{fd.get(), Bytes(0), KiB(4)}, {fd.get(), KiB(4), MiB(4) - KiB(4)}},
+  };
+  for (const auto& pieces : bad) {
+    EXPECT_EQ(MapPieces(MiB(4), k2M, pieces, false).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  EXPECT_FALSE(MapPieces(Bytes(0), k2M, {}, false).ok());
+  EXPECT_FALSE(MapPieces(Bytes(uint64_t{1} << 63), k2M,
+                         {{fd.get(), Bytes(0), Bytes(uint64_t{1} << 63)}},
+                         false)
+                   .ok());
+}
+
+TEST(MappingTest, DontForkKeepsItFromChildren) {
+  const UniqueFd fd = Memfd(MiB(2));
+  auto range = MapPieces(MiB(2), k2M, {{fd.get(), Bytes(0), MiB(2)}}, true);
+  ASSERT_TRUE(range.ok()) << range.status();
+  EXPECT_EXIT(_exit(IsMapped(range->address()) ? 1 : 0),
+              ::testing::ExitedWithCode(0), "");
+}
+
+// N26: ENOMEM from mmap is the count of mappings, and the error says so.
+TEST(MappingTest, N26NamesTheLimitOfMappings) {
+  uint64_t limit = 0;
+  std::ifstream("/proc/sys/vm/max_map_count") >> limit;
+  if (limit == 0 || limit > 200'000) {
+    GTEST_SKIP() << "vm.max_map_count is " << limit << ": too many to make";
+  }
+  const UniqueFd fd = Memfd(MiB(2));
+  // Every second page readable: one mapping a page.
+  const size_t pages = limit + 2;
+  char* const area = static_cast<char*>(
+      mmap(nullptr, pages * 4096, PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  ASSERT_NE(area, MAP_FAILED);
+  for (size_t i = 0; i < pages; i += 2) {
+    if (mprotect(area + i * 4096, 4096, PROT_READ) != 0) break;
+  }
+  // The last places, which mprotect cannot use since it needs two at a time.
+  int odd = 0;
+  while (mmap(nullptr, 4096, odd++ % 2 ? PROT_READ : PROT_NONE,
+              MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+  }
+  const auto range =
+      MapPieces(MiB(2), k2M, {{fd.get(), Bytes(0), MiB(2)}}, false);
+  munmap(area, pages * 4096);
+  ASSERT_FALSE(range.ok());
+  EXPECT_EQ(range.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(range.status().message()),
+              AllOf(HasSubstr("vm.max_map_count is " + std::to_string(limit)),
+                    HasSubstr("ask for fewer, larger extents")));
+}
+
+TEST(MappingTest, AnotherEnomemDoesNotBlameTheLimitOfMappings) {
+  const UniqueFd fd = Memfd(MiB(2));
+  rlimit old = {};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
+  const rlimit small = {.rlim_cur = MiB(1).value(), .rlim_max = old.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &small), 0);
+  const auto range =
+      MapPieces(MiB(2), k2M, {{fd.get(), Bytes(0), MiB(2)}}, false);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &old), 0);
+  ASSERT_FALSE(range.ok());
+  EXPECT_EQ(range.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(range.status().message()), HasSubstr("RLIMIT_AS"));
+}
+
+}  // namespace
+}  // namespace hugepool::client

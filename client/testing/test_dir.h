@@ -1,0 +1,36 @@
+// A directory with a short name for sockets.
+#ifndef HUGEPOOL_CLIENT_TESTING_TEST_DIR_H_
+#define HUGEPOOL_CLIENT_TESTING_TEST_DIR_H_
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <system_error>
+
+namespace hugepool::testing {
+
+// Made at construction, removed with all in it at the end. Not TEST_TMPDIR:
+// that is too long for a socket's path.
+class TestDir {
+ public:
+  TestDir() {
+    char name[] = "/tmp/hpXXXXXX";
+    if (mkdtemp(name) == nullptr) std::abort();
+    path_ = name;
+  }
+  ~TestDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TestDir(const TestDir&) = delete;
+  TestDir& operator=(const TestDir&) = delete;
+
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace hugepool::testing
+
+#endif  // HUGEPOOL_CLIENT_TESTING_TEST_DIR_H_
