@@ -12,7 +12,6 @@ namespace hugepool::server {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 // Two nodes of 64 GiB with numbers that are not in sequence; node 0 has 8 GiB

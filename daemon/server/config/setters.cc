@@ -7,6 +7,23 @@
 
 namespace hugepool::server {
 
+namespace {
+
+// Directories other than /etc/group allow more characters than groupadd does.
+void SetGroupName(const Value& v, std::string* into) {
+  constexpr std::string_view kHint = "the name or number of a group, or \"\"";
+  constexpr size_t kLongest = 256;
+  const std::optional<std::string> word = v.AsText(kHint);
+  if (!word.has_value()) return;
+  if (word->size() > kLongest || word->find_first_of(":,") != word->npos) {
+    v.Fail(Cat("is no name of a group, write ", kHint));
+    return;
+  }
+  *into = *word;
+}
+
+}  // namespace
+
 void SetGroup(const Value& v, bool everybody_allowed, std::string* into) {
   const std::optional<std::string> word = v.text();
   if (word.has_value() && word->empty()) {
@@ -18,9 +35,7 @@ void SetGroup(const Value& v, bool everybody_allowed, std::string* into) {
         "'*' would let everybody administer the daemon, write the name of a "
         "group, or \"\" for root only");
   } else {
-    Set(v.AsName(everybody_allowed ? "the name of a group, \"*\" or \"\""
-                                   : "the name of a group, or \"\""),
-        into);
+    SetGroupName(v, into);
   }
 }
 

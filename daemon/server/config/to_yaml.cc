@@ -1,6 +1,5 @@
 #include "daemon/server/config/to_yaml.h"
 
-#include <optional>
 #include <string_view>
 #include <variant>
 #include <vector>

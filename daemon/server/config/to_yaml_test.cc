@@ -70,6 +70,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, RoundTrip,
     ::testing::Values(
         "", "run_dir: /run/x", "admin: {dir: /run/y, group: '107'}",
+        "admin: {group: 'CORP\\domain admins@x'}",
         "listeners: [{dir: \"/run/a \\\"b\\\" \\\\ #c: d\", group: '*'}]",
         "listeners: [{dir: /run/\xc3\xa4}, {dir: /b, group: g, domain: d}]",
         "pools: [{page_size: 2M, nodes: [3, 1], target: 10M, low: 4097, "

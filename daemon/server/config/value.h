@@ -33,7 +33,7 @@ class Value {
   // The text where it is a scalar, else nullopt; never an error.
   std::optional<std::string> text() const;
 
-  // "..., write <hint>" in place of the value that is there.
+  // Adds an error at this value: what is wrong, and what to write.
   void Fail(std::string_view what) const { errors_->Add(at_, what); }
 
   std::optional<std::string> AsText(std::string_view hint) const;
