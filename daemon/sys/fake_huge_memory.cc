@@ -99,7 +99,10 @@ bool FakeHugeFile::StillArmed() {
   return armed_ && kernel_->LeaseIntact(desc_);
 }
 
-absl::Status FakeHugeFile::GiveBack() { return kernel_->GiveBack(desc_); }
+absl::Status FakeHugeFile::GiveBack() {
+  Unmap();
+  return kernel_->GiveBack(desc_);
+}
 
 absl::Status FakeHugeFile::Punch(Bytes offset, Bytes length) {
   return kernel_->DaemonPunch(desc_, offset, length);

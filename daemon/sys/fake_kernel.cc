@@ -276,8 +276,10 @@ void FakeKernel::SweepToken(Desc desc) {
 }
 
 bool FakeKernel::HeldByOthers(const Inode& inode) {
-  return std::any_of(inode.descs.begin(), inode.descs.end(),
-                     [this](Desc desc) { return !descs_.at(desc).daemon; });
+  for (const Desc desc : inode.descs) {
+    if (!descs_.at(desc).daemon) return true;
+  }
+  return false;
 }
 
 // ---- Recount -------------------------------------------------------------

@@ -186,7 +186,7 @@ absl::Status FakeKernel::AddSeals(Desc desc, int seals) {
     return ErrnoToStatus(e, "fcntl(F_ADD_SEALS)");
   }
   Inode& inode = InodeRef(desc);
-  if ((inode.seals & seals) == seals) return absl::OkStatus();
+  if (inode.seals == seals) return absl::OkStatus();
   if (inode.seals & F_SEAL_SEAL) {
     return ErrnoToStatus(EPERM, "fcntl(F_ADD_SEALS)");
   }

@@ -32,7 +32,9 @@ struct FileFacts {
   Bytes allocated;  // st_blocks * 512
   mode_t mode = 0;  // permission bits only
   uid_t uid = 0;
-  int seals = 0;    // F_SEAL_* bits
+  // F_SEAL_* bits, without F_SEAL_EXEC: that one says only that the kernel
+  // knows MFD_NOEXEC_SEAL.
+  int seals = 0;
 };
 
 // The answer of a probe: does anybody but the daemon hold the memory?
@@ -70,7 +72,12 @@ class HugeFile {
   virtual PageSize page_size() const = 0;
   virtual Bytes size() const = 0;
 
+  // Our own counted description, for inotify and the vault; -1 on the fake.
+  // Stays owned by the file; never to be given to a holder.
+  virtual int fd() const { return -1; }
+
   // Grows the file by whole pages. Never shrinks. New pages are holes.
+  // FAILED_PRECONDITION while mapped: unmap, grow, map, populate the new part.
   virtual absl::Status Grow(Bytes new_size) = 0;
 
   // Maps all of the file, read-write and shared, aligned to 1 GiB where it
@@ -97,11 +104,13 @@ class HugeFile {
   virtual absl::Status Zero(Bytes offset, Bytes length,
                             ZeroRoutine routine) = 0;
 
-  // The node of every page, by move_pages: in order of offset.
+  // The node of every page, by move_pages: in order of offset. Needs the
+  // mapping. FAILED_PRECONDITION where the file has holes.
   virtual absl::StatusOr<std::vector<NodeId>> PageNodes() = 0;
 
   // A new open description for a holder, read-write: never a dup of ours.
-  // Takes the armed probe down first. Must be followed by Seal.
+  // Takes the armed probe down first; ABORTED where somebody opened the file
+  // since Probe() said free (it must be retired). Must be followed by Seal.
   virtual absl::StatusOr<UniqueFd> OpenForHolder() = 0;
 
   // Gives the inode to uid:gid (the holder may open it again by path), or takes
@@ -122,8 +131,8 @@ class HugeFile {
   virtual bool StillArmed() = 0;
 
   // Gives every page back to the kernel: ftruncate(0), or a punch where
-  // shrinking is sealed. The file is of no more use. Pinned pages stay out of
-  // the kernel's free list until unpinned.
+  // shrinking is sealed. Unmaps. The file is of no more use. Pinned pages stay
+  // out of the kernel's free list until unpinned.
   virtual absl::Status GiveBack() = 0;
 
   // Frees the pages of [offset, offset + length): used by planted defects and,

@@ -16,7 +16,7 @@ struct NodeInfo {
   std::vector<int> cpus;  // online CPUs; empty for a memory-only node
   // CPUs that serve the node: its own, else those of the nearest node.
   std::vector<int> worker_cpus;
-  bool allowed = true;    // within this process's Mems_allowed (N14)
+  bool allowed = true;  // within this process's Mems_allowed (N14)
 };
 
 // A snapshot at start. Thread-safe (const).

@@ -1,0 +1,133 @@
+#include "daemon/sys/inotify_watch.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/base/errno_status.h"
+#include "daemon/base/log.h"
+
+namespace hugepool::sys {
+namespace {
+
+constexpr uint32_t kMask =
+    IN_OPEN | IN_CLOSE | IN_ATTRIB | IN_MODIFY | IN_DELETE_SELF;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<InotifyWatch>> InotifyWatch::Start(
+    Callback callback) {
+  UniqueFd inotify(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
+  if (!inotify.valid()) return ErrnoToStatus(errno, "inotify_init1");
+  UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop.valid()) return ErrnoToStatus(errno, "eventfd");
+  auto watch = absl::WrapUnique(new InotifyWatch(
+      std::move(inotify), std::move(stop), std::move(callback)));
+  // Signals are for other threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  watch->thread_ = std::thread([w = watch.get()] { w->Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(watch->thread_.native_handle(), "hp-inotify");
+  return watch;
+}
+
+InotifyWatch::InotifyWatch(UniqueFd inotify, UniqueFd stop, Callback callback)
+    : inotify_(std::move(inotify)),
+      stop_(std::move(stop)),
+      callback_(std::move(callback)) {}
+
+InotifyWatch::~InotifyWatch() {
+  eventfd_write(stop_.get(), 1);
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::Status InotifyWatch::Add(HugeFile& file) {
+  const std::string path = absl::StrCat("/proc/self/fd/", file.fd());
+  // Under the lock, so that the thread finds the inode of the first event.
+  MutexLock lock(&mu_);
+  const int wd = inotify_add_watch(inotify_.get(), path.c_str(), kMask);
+  if (wd < 0) return ErrnoToStatus(errno, "inotify_add_watch(" + path + ")");
+  inode_of_[wd] = file.inode();
+  watch_of_[file.inode().value()] = wd;
+  return absl::OkStatus();
+}
+
+void InotifyWatch::Remove(InodeId inode) {
+  MutexLock lock(&mu_);
+  const auto it = watch_of_.find(inode.value());
+  if (it == watch_of_.end()) return;
+  // EINVAL where the kernel has removed it, its inode being gone.
+  inotify_rm_watch(inotify_.get(), it->second);
+  inode_of_.erase(it->second);
+  watch_of_.erase(it);
+}
+
+size_t InotifyWatch::watched() const {
+  MutexLock lock(&mu_);
+  return inode_of_.size();
+}
+
+void InotifyWatch::Run() {
+  alignas(inotify_event) char buffer[64 << 10];
+  for (;;) {
+    pollfd fds[] = {{.fd = inotify_.get(), .events = POLLIN, .revents = 0},
+                    {.fd = stop_.get(), .events = POLLIN, .revents = 0}};
+    if (poll(fds, 2, -1) < 0 && errno != EINTR) {
+      Log(LogLevel::kError, absl::StrCat("inotify: poll: errno ", errno));
+      return;
+    }
+    if (fds[1].revents != 0) return;
+    const ssize_t n = read(inotify_.get(), buffer, sizeof(buffer));
+    if (n <= 0) continue;  // EAGAIN, EINTR
+    for (const Event& event : Translate(buffer, static_cast<size_t>(n))) {
+      callback_(event);
+    }
+  }
+}
+
+std::vector<HolderWatch::Event> InotifyWatch::Translate(const char* buffer,
+                                                        size_t length) {
+  std::vector<Event> events;
+  MutexLock lock(&mu_);
+  for (size_t at = 0; at + sizeof(inotify_event) <= length;) {
+    inotify_event raw;
+    std::memcpy(&raw, buffer + at, sizeof(raw));
+    at += sizeof(raw) + raw.len;
+    if ((raw.mask & IN_Q_OVERFLOW) != 0) {
+      events.push_back({.overflow = true});
+      continue;
+    }
+    const auto it = inode_of_.find(raw.wd);
+    if (it == inode_of_.end()) continue;  // removed meanwhile
+    if ((raw.mask & IN_IGNORED) != 0) {   // the last event of a watch
+      const auto by_inode = watch_of_.find(it->second.value());
+      // The number may be that of a new file by now.
+      if (by_inode != watch_of_.end() && by_inode->second == raw.wd) {
+        watch_of_.erase(by_inode);
+      }
+      inode_of_.erase(it);
+      continue;
+    }
+    events.push_back({.inode = it->second,
+                      .opened = (raw.mask & IN_OPEN) != 0,
+                      .closed = (raw.mask & IN_CLOSE) != 0,
+                      .changed = (raw.mask & (IN_ATTRIB | IN_MODIFY)) != 0,
+                      .deleted = (raw.mask & IN_DELETE_SELF) != 0});
+  }
+  return events;
+}
+
+}  // namespace hugepool::sys
