@@ -160,14 +160,12 @@ absl::Status Connection::CallOnce(Session* session, absl::Time deadline,
 }
 
 absl::Status Connection::CallAndCollect(Session* session, absl::Time deadline,
-                                        Call call,
-                                        const std::string* request_id,
+                                        Call call, FdChannel::Pending* pending,
                                         ReceivedGrant* grant) {
-  if (request_id == nullptr) return CallOnce(session, deadline, call);
-  FdChannel::Pending pending(session->fds.get(), *request_id);
   HP_RETURN_IF_ERROR(CallOnce(session, deadline, call));
+  if (pending == nullptr) return absl::OkStatus();
   HP_ASSIGN_OR_RETURN(*grant,
-                      session->fds->Collect(&pending, options_.frame_timeout));
+                      session->fds->Collect(pending, options_.frame_timeout));
   return absl::OkStatus();
 }
 
@@ -179,10 +177,21 @@ absl::StatusOr<std::shared_ptr<Connection::Session>> Connection::CallWithRetry(
   // Starts anew with the first failure: it can come after a long wait.
   absl::Time give_up = now + options_.reconnect_budget;
   int unknown_session = 0;
+  std::shared_ptr<Session> session;
+  // Lives as long as the session: frames of a first try whose reply was lost
+  // must not be nacked while the second is under way.
+  std::optional<FdChannel::Pending> pending;
   for (int attempt = 0;; ++attempt) {
-    HP_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, GetSession(give_up));
+    HP_ASSIGN_OR_RETURN(std::shared_ptr<Session> current, GetSession(give_up));
+    if (current != session) {
+      pending.reset();
+      session = std::move(current);
+      if (request_id != nullptr)
+        pending.emplace(session->fds.get(), *request_id);
+    }
     const absl::Status status =
-        CallAndCollect(session.get(), deadline, call, request_id, grant);
+        CallAndCollect(session.get(), deadline, call,
+                       pending.has_value() ? &*pending : nullptr, grant);
     if (status.ok()) return session;
     if (ReasonOf(status) == v1::ERROR_REASON_NO_FD_CHANNEL) {
       session->stale.store(true, std::memory_order_relaxed);

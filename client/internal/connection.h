@@ -131,7 +131,7 @@ class Connection {
   absl::Status CallOnce(Session* session, absl::Time deadline, Call call);
   // One try of a call and of collecting its descriptors, if it brings any.
   absl::Status CallAndCollect(Session* session, absl::Time deadline, Call call,
-                              const std::string* request_id,
+                              FdChannel::Pending* pending,
                               ReceivedGrant* grant);
   // Calls until it succeeds, fails for good, or the budget is used up. With
   // `request_id`, the descriptors of the request are collected into `grant`.

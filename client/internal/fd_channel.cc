@@ -63,7 +63,7 @@ FdChannel::Pending::~Pending() {
   }
   if (parts_seen_ == 0) return;
   parts_.clear();
-  channel_->Nack(lease_id_, generation_, "the request was given up");
+  channel_->SendNack(lease_id_, generation_, "the request was given up");
 }
 
 FdChannel::FdChannel(FrameSocket socket) : socket_(std::move(socket)) {}
@@ -161,6 +161,8 @@ absl::StatusOr<ReceivedGrant> FdChannel::Collect(Pending* pending,
   }
   pending->parts_.clear();
   pending->parts_seen_ = 0;
+  // From here on a second copy of the frames is of a lease that we have.
+  held_.insert(grant.lease_id);
   return grant;
 }
 
@@ -200,7 +202,7 @@ void FdChannel::DispatchGrant(const v1::Grant& grant, ServerFrameAndFds frame) {
                       (pending != nullptr && pending->complete_);
     frame.fds.clear();
     if (!mine) {
-      Nack(grant.lease_id(), grant.generation(), "nobody waits for it");
+      SendNack(grant.lease_id(), grant.generation(), "nobody waits for it");
     }
     return;
   }
@@ -209,13 +211,14 @@ void FdChannel::DispatchGrant(const v1::Grant& grant, ServerFrameAndFds frame) {
     frame.fds.clear();
     pending->parts_.clear();
     pending->parts_seen_ = 0;
-    Nack(grant.lease_id(), grant.generation(), std::string(status.message()));
+    SendNack(grant.lease_id(), grant.generation(),
+             std::string(status.message()));
     FailPending(pending, status);
     return;
   }
   if (grant.part() >= grant.parts() || grant.parts() > kMaxParts) {
     frame.fds.clear();
-    Nack(grant.lease_id(), grant.generation(), "bad part number");
+    SendNack(grant.lease_id(), grant.generation(), "bad part number");
     FailPending(pending, absl::InternalError(
                              "the daemon sent a grant with a bad part number"));
     return;
@@ -230,7 +233,8 @@ void FdChannel::AddPart(Pending* pending, const v1::Grant& grant,
       pending->parts_.size() != grant.parts()) {
     // The first frame, or those of a retry that led to another lease.
     if (pending->parts_seen_ != 0 && pending->lease_id_ != grant.lease_id()) {
-      Nack(pending->lease_id_, pending->generation_, "superseded by a retry");
+      SendNack(pending->lease_id_, pending->generation_,
+               "superseded by a retry");
     }
     pending->parts_.clear();
     pending->parts_.resize(grant.parts());
@@ -294,17 +298,23 @@ absl::Status FdChannel::Ack(const std::string& lease_id, uint64_t generation) {
   v1::ClientFrame frame;
   frame.mutable_grant_ack()->set_lease_id(lease_id);
   frame.mutable_grant_ack()->set_generation(generation);
-  NoteHeld(lease_id);
   return socket_.Send(frame);
 }
 
 void FdChannel::Nack(const std::string& lease_id, uint64_t generation,
                      const std::string& reason) {
+  ForgetLease(lease_id);
+  SendNack(lease_id, generation, reason);
+}
+
+void FdChannel::SendNack(const std::string& lease_id, uint64_t generation,
+                         const std::string& reason) {
   v1::ClientFrame frame;
   frame.mutable_grant_nack()->set_lease_id(lease_id);
   frame.mutable_grant_nack()->set_generation(generation);
   frame.mutable_grant_nack()->set_reason(reason);
-  socket_.Send(frame).IgnoreError();  // a broken channel ends the grant as well
+  // A broken channel ends the grant as well.
+  socket_.Send(frame).IgnoreError();
 }
 
 void FdChannel::NoteHeld(const std::string& lease_id) {

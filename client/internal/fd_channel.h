@@ -110,6 +110,8 @@ class FdChannel {
   absl::Status Handshake(const std::string& client_name,
                          const std::string& resume_secret,
                          absl::Duration timeout);
+  void SendNack(const std::string& lease_id, uint64_t generation,
+                const std::string& reason);
   void Dispatch(ServerFrameAndFds frame) HP_REQUIRES(mu_);
   void DispatchGrant(const v1::Grant& grant, ServerFrameAndFds frame)
       HP_REQUIRES(mu_);
@@ -129,8 +131,8 @@ class FdChannel {
   bool leader_ HP_GUARDED_BY(mu_) = false;  // somebody is in socket_.Read
   absl::Status broken_ HP_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Pending*> pending_ HP_GUARDED_BY(mu_);
-  // Acknowledged leases. A retried Acquire can bring its frames twice; the
-  // second ones must not be nacked.
+  // Leases whose descriptors arrived. A retried Acquire can bring its frames
+  // twice; the second ones must not be nacked.
   absl::flat_hash_set<std::string> held_ HP_GUARDED_BY(mu_);
   absl::flat_hash_set<std::string> revoked_ HP_GUARDED_BY(mu_);
 };

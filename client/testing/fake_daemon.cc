@@ -34,15 +34,11 @@ grpc::Status MakeStatus(absl::StatusCode code, const std::string& text,
 
 class FakeDaemon::Admin final : public v1::HugePoolAdmin::Service {
  public:
-  explicit Admin(FakeDaemon* daemon) : daemon_(daemon) {}
   grpc::Status GetConfig(grpc::ServerContext*, const v1::GetConfigRequest*,
                          v1::GetConfigResponse* response) override {
     response->set_yaml("pools:\n  - page_size: 2MiB\n");
     return grpc::Status::OK;
   }
-
- private:
-  FakeDaemon* const daemon_;
 };
 
 FakeDaemon::FakeDaemon(FakeDaemonOptions options)
@@ -71,7 +67,7 @@ void FakeDaemon::Start() {
                            grpc::InsecureServerCredentials());
   builder.RegisterService(this);
   if (options_.admin) {
-    admin_ = std::make_unique<Admin>(this);
+    admin_ = std::make_unique<Admin>();
     builder.AddListeningPort("unix:" + options_.dir + "/admin.sock",
                              grpc::InsecureServerCredentials());
     builder.RegisterService(admin_.get());
