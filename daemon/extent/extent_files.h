@@ -19,6 +19,9 @@ class ExtentFiles {
  public:
   explicit ExtentFiles(uint32_t capacity) : files_(size_t{capacity} + 1) {}
 
+  uint32_t capacity() const {
+    return static_cast<uint32_t>(files_.size() - 1);
+  }
   // nullptr: the extent has no descriptor (not made yet, or let go).
   sys::HugeFile* Get(SlotId slot) const { return files_[slot.value()].get(); }
   sys::HugeFile& Put(SlotId slot, std::unique_ptr<sys::HugeFile> file) {

@@ -84,6 +84,9 @@ class Pool {
   const NodeId node;
   const PageSize page_size;
 
+  // Whether descriptors are closed at the acknowledgement (PoolConfig::let_go).
+  bool lets_go() const { return config_.let_go; }
+
   Mutex& mu() const HP_RETURN_CAPABILITY(mu_) { return mu_; }
 
   // --- For Host: taking and waiting -----------------------------------------
@@ -129,11 +132,15 @@ class Pool {
   void TellLost() HP_EXCLUDES(mu_);
 
   // --- For stewards -----------------------------------------------------------
-  // The most urgent piece of work, if any. `kernel` are the kernel's counters
-  // as just read, or nullopt where they cannot be read.
+  // Work that takes microseconds and gives memory back: letting go, probing,
+  // retiring. To be done before any building.
+  std::optional<WorkItem> TakeQuickWork(absl::Time now) HP_EXCLUDES(mu_);
+  // Clearing and building, the most urgent first. `kernel` are the kernel's
+  // counters as just read, or nullopt where they cannot be read.
   std::optional<WorkItem> TakeWork(
       absl::Time now, const std::optional<sys::KernelCounters>& kernel)
       HP_EXCLUDES(mu_);
+  bool HasWaiters() const HP_EXCLUDES(mu_);
   PoolNews Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
                   absl::Time now) HP_EXCLUDES(mu_);
   // When TakeWork may have something that it has not now; InfiniteFuture: only
@@ -141,6 +148,7 @@ class Pool {
   absl::Time NextLook() const HP_EXCLUDES(mu_);
   // Build items: the new file's inode, before the item is settled.
   void SetInode(const WorkItem& item, uint64_t inode) HP_EXCLUDES(mu_);
+  ExtentId IdOf(const WorkItem& item) const { return table_->id(item.slot); }
   // Stop filling (shutdown): TakeWork gives no more builds.
   void StopFilling() HP_EXCLUDES(mu_);
 

@@ -39,10 +39,8 @@ WorkItem Pool::Item(WorkKind kind, SlotId slot) const {
 
 // --- Taking ---------------------------------------------------------------------
 
-std::optional<WorkItem> Pool::TakeWork(
-    absl::Time now, const std::optional<sys::KernelCounters>& kernel) {
+std::optional<WorkItem> Pool::TakeQuickWork(absl::Time now) {
   MutexLock lock(&mu_);
-  NoteKernel(kernel);
   if (!let_go_.empty()) {
     const SlotId slot = let_go_.front();
     let_go_.pop_front();
@@ -55,6 +53,13 @@ std::optional<WorkItem> Pool::TakeWork(
     retiring_.pop_front();
     return Item(WorkKind::kRetire, slot);
   }
+  return std::nullopt;
+}
+
+std::optional<WorkItem> Pool::TakeWork(
+    absl::Time now, const std::optional<sys::KernelCounters>& kernel) {
+  MutexLock lock(&mu_);
+  NoteKernel(kernel);
   if (!dirty_.empty()) {
     const SlotId slot = dirty_.front();
     dirty_.pop_front();
@@ -70,9 +75,17 @@ std::optional<WorkItem> Pool::TakeProbe(absl::Time now) {
   if (looks_.empty() || looks_.begin()->first > now) return std::nullopt;
   const SlotId slot = looks_.begin()->second;
   NoLook(slot);
-  records_[slot].poked = false;
+  Record& r = records_[slot];
+  r.poked = false;
   Go(slot, table_->state(slot), kProbing);
-  return Item(WorkKind::kProbe, slot);
+  WorkItem item = Item(WorkKind::kProbe, slot);
+  item.for_reuse = r.in_place && !r.tripped;
+  return item;
+}
+
+bool Pool::HasWaiters() const {
+  MutexLock lock(&mu_);
+  return !queue_.empty();
 }
 
 PageCount Pool::Budget(PageCount ceiling) const {

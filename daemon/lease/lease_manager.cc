@@ -1,0 +1,484 @@
+// Acquiring: from a request to an acknowledged lease. lease_return.cc has the
+// way back, sessions.cc the sessions, lease_views.cc what is shown.
+#include "daemon/lease/lease_manager.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/check.h"
+#include "daemon/base/errno_status.h"
+#include "daemon/base/refusal.h"
+#include "daemon/lease/after.h"
+
+namespace hugepool {
+namespace {
+
+// An extent found opened by somebody between probe and grant is replaced by
+// another this often before the client hears of it.
+constexpr int kMaxAttempts = 4;
+
+constexpr size_t kMaxName = 128;
+constexpr size_t kMaxLabels = 32;
+constexpr size_t kMaxLabelBytes = 256;
+
+bool IsNameByte(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.' ||
+         c == '/' || c == ':';
+}
+
+}  // namespace
+
+LeaseManager::LeaseManager(const Options& options, const Deps& deps)
+    : options_(options), deps_(deps), granter_(deps.files, deps.sender) {}
+
+absl::Status LeaseManager::CheckSpec(const AcquireSpec& spec) const {
+  const auto bad = [](const std::string& what, const std::string& hint) {
+    return hugepool::Refuse(RefusalReason::kBadRequest, what, hint);
+  };
+  if (spec.request_id.empty() || spec.request_id.size() > kMaxName) {
+    return bad(absl::StrCat("a request_id of ", spec.request_id.size(),
+                            " bytes"),
+               "choose one of 1 to 128 bytes, unique in the session");
+  }
+  const bool named = spec.lifetime == Lifetime::kNamed;
+  if (named == spec.name.empty()) {
+    return bad(named ? "a NAMED lease without a name"
+                     : "a name for a lease that is not NAMED",
+               "give a name with lifetime NAMED, and only there");
+  }
+  if (spec.name.size() > kMaxName ||
+      !std::all_of(spec.name.begin(), spec.name.end(), IsNameByte)) {
+    return bad("a name that is too long or has other bytes than letters, "
+               "digits and -_./:",
+               "use at most 128 of these bytes");
+  }
+  if (spec.labels.size() > kMaxLabels) {
+    return bad(absl::StrCat(spec.labels.size(), " labels"),
+               absl::StrCat("use at most ", kMaxLabels));
+  }
+  for (const auto& [key, value] : spec.labels) {
+    if (key.empty() || key.size() + value.size() > kMaxLabelBytes) {
+      return bad("a label without a key, or of more than 256 bytes",
+                 "shorten it");
+    }
+  }
+  if (spec.max_wait < absl::ZeroDuration()) {
+    return bad("a negative max_wait", "use 0 for not waiting");
+  }
+  if (spec.time_to_live <= absl::ZeroDuration()) {
+    return bad("a time_to_live of 0 or less", "leave it out for no end");
+  }
+  return absl::OkStatus();
+}
+
+// Books a lease without memory yet; nullptr: `done` was for an existing one.
+absl::StatusOr<LeaseManager::Entry*> LeaseManager::Book(SessionId session_id,
+                                                        AcquireSpec& spec,
+                                                        GrantCallback& done) {
+  Session* session = FindSession(session_id);
+  if (session == nullptr || !session->connected) {
+    return hugepool::Refuse(RefusalReason::kNoFdChannel,
+                            "the session has no fd channel",
+                            "connect the fd channel first (the client library "
+                            "does)");
+  }
+  const DomainId domain = session->who.domain;
+  if (spec.lifetime == Lifetime::kNamed &&
+      by_name_.contains({domain, spec.name})) {
+    return hugepool::Refuse(
+        RefusalReason::kNameTaken,
+        absl::StrCat("the domain has a lease named '", spec.name, "' already"),
+        "attach to it, release it, or choose another name");
+  }
+  Bytes wanted;
+  for (const SegmentRequest& s : spec.segments) {
+    if (s.size.value() > (uint64_t{1} << 62)) {
+      return hugepool::Refuse(
+          Refusal{RefusalReason::kNeverFits, s.size, {}, "ask for less"},
+          absl::StrCat("a segment of ", ToString(s.size),
+                       " can never be served"));
+    }
+    wanted += s.size;
+  }
+  HP_RETURN_IF_ERROR(deps_.domains->MayCharge(domain, wanted));
+  auto entry = std::make_unique<Entry>();
+  Lease& lease = entry->lease;
+  lease.id = LeaseId((uint64_t{options_.boot_id} << 32) | next_lease_++);
+  lease.lifetime = spec.lifetime;
+  lease.name = spec.name;
+  lease.request_id = spec.request_id;
+  lease.owner = session->who;
+  lease.session = session_id;
+  lease.created = deps_.clock->WallNow();
+  lease.labels = spec.labels;
+  lease.sealed = spec.sealed;
+  lease.reopenable = spec.reopenable;
+  lease.is_private = spec.is_private;
+  // The reuse rule (docs/design.md): only where operator and client both say
+  // so, and where the holder could not have reopened or resealed the file.
+  lease.in_place = deps_.domains->PolicyOf(domain).in_place &&
+                   spec.is_private && !spec.sealed && !spec.reopenable &&
+                   session->who.uid != 0 &&
+                   session->who.uid != options_.daemon_uid;
+  entry->starting = true;
+  entry->started = deps_.clock->Now();
+  entry->spec = std::move(spec);
+  entry->done = std::move(done);
+  const LeaseId id = lease.id;
+  session->by_request[lease.request_id] = id;
+  session->leases.insert(id);
+  if (lease.lifetime == Lifetime::kNamed) by_name_[{domain, lease.name}] = id;
+  deps_.domains->CountLease(domain, +1);
+  Entry* raw = entry.get();
+  leases_.emplace(id, std::move(entry));
+  return raw;
+}
+
+void LeaseManager::Acquire(SessionId session_id, AcquireSpec spec,
+                           GrantCallback done) {
+  absl::Status status = CheckSpec(spec);
+  std::optional<Granted> existing;
+  LeaseId id;
+  if (status.ok()) {
+    MutexLock lock(&mu_);
+    Session* session = FindSession(session_id);
+    auto known = session == nullptr ? std::map<std::string, LeaseId>::iterator()
+                                    : session->by_request.find(spec.request_id);
+    if (session != nullptr && known != session->by_request.end()) {
+      const Entry& entry = *leases_.at(known->second);
+      if (entry.waiting || entry.starting || entry.sending) {
+        status = absl::AbortedError(
+            absl::StrCat("request '", spec.request_id, "' is under way"));
+      } else {
+        const auto fds = static_cast<uint32_t>(entry.lease.extents.size());
+        existing = Granted{entry.lease,
+                           (fds + Granter::kMaxFdsPerFrame - 1) /
+                               Granter::kMaxFdsPerFrame,
+                           absl::ZeroDuration()};
+      }
+    } else if (auto booked = Book(session_id, spec, done); booked.ok()) {
+      id = (*booked)->lease.id;
+    } else {
+      status = booked.status();
+    }
+  }
+  if (existing) return done(*std::move(existing));
+  if (!status.ok()) return done(status);
+  Start(id);
+}
+
+HostRequest LeaseManager::RequestFor(const Entry& entry) const {
+  HostRequest request;
+  request.segments = entry.spec.segments;
+  request.terms.lease = entry.lease.id;
+  request.terms.domain = entry.lease.owner.domain;
+  request.terms.in_place = entry.lease.in_place;
+  request.terms.memory_lifetime = entry.lease.lifetime == Lifetime::kMemory;
+  request.terms.keep_descriptor = entry.lease.lifetime == Lifetime::kNamed;
+  return request;
+}
+
+// Asks the pools, once without waiting; then in their queue, if allowed.
+void LeaseManager::Start(LeaseId id) {
+  HostRequest request;
+  bool may_wait = false;
+  {
+    MutexLock lock(&mu_);
+    Entry* entry = FindEntry(id);
+    HP_CHECK(entry != nullptr, "a lease that starts is booked");
+    request = RequestFor(*entry);
+    may_wait = entry->spec.max_wait > absl::ZeroDuration();
+  }
+  absl::StatusOr<Taken> taken = deps_.host->Take(request);
+  if (taken.ok()) return FinishTake(id, *std::move(taken));
+  const auto refusal = RefusalOf(taken.status());
+  const bool short_of = refusal.has_value() &&
+                        (refusal->reason == RefusalReason::kPoolShort ||
+                         refusal->reason == RefusalReason::kTooManyExtents);
+  if (!short_of || !may_wait) return Fail(id, taken.status());
+  {
+    // Before queueing: the answer can come from another thread at once.
+    MutexLock lock(&mu_);
+    Entry* entry = FindEntry(id);
+    if (entry != nullptr) entry->waiting = true;
+  }
+  auto waited = deps_.host->TakeOrWait(request);
+  if (!waited.ok()) return Fail(id, waited.status());
+  if (*waited != nullptr) return FinishTake(id, std::move(**waited));
+  Wait(id);
+}
+
+// The request is in the pools' queue.
+void LeaseManager::Wait(LeaseId id) {
+  bool cancelled = false;
+  After after;
+  {
+    MutexLock lock(&mu_);
+    Entry* entry = FindEntry(id);
+    if (entry == nullptr) return;  // served and gone already
+    entry->starting = false;
+    if (!entry->waiting) return;  // served already
+    cancelled = entry->doomed;
+    const absl::Duration max_wait = entry->spec.max_wait;
+    deps_.executor->PostAt(entry->started + max_wait,
+                           [this, id] { ExpireWait(id); });
+    WaitNews news;
+    news.kind = WaitNews::Kind::kQueued;
+    news.request_id = entry->lease.request_id;
+    news.domain = entry->lease.owner.domain;
+    after.news.push_back(news);
+  }
+  for (const auto& pool : deps_.host->pools()) after.wake.insert(pool.get());
+  Run(std::move(after));
+  if (cancelled && deps_.host->CancelWait(id)) {
+    Fail(id, absl::CancelledError("the session ended while it waited"));
+  }
+}
+
+void LeaseManager::ExpireWait(LeaseId id) {
+  if (!deps_.host->CancelWait(id)) return;
+  absl::Duration waited;
+  Bytes wanted;
+  {
+    MutexLock lock(&mu_);
+    const Entry* entry = FindEntry(id);
+    if (entry == nullptr) return;
+    waited = entry->spec.max_wait;
+    for (const auto& s : entry->spec.segments) wanted += s.size;
+  }
+  Fail(id, hugepool::Refuse(
+               Refusal{RefusalReason::kWaitExpired, wanted, Bytes(0),
+                       "wait longer, ask for less, or see what holds the "
+                       "memory (hpctl lease list)"},
+               absl::StrCat("no memory for it came within ",
+                            absl::FormatDuration(waited))));
+  // Those behind it may pass now.
+  OnNews(PoolNews{{}, true});
+}
+
+// Ends a request that got no memory.
+void LeaseManager::Fail(LeaseId id, const absl::Status& why) {
+  GrantCallback done;
+  After after;
+  {
+    MutexLock lock(&mu_);
+    Entry* entry = FindEntry(id);
+    if (entry == nullptr) return;
+    if (entry->waiting) {
+      WaitNews news;
+      news.kind = why.code() == absl::StatusCode::kDeadlineExceeded
+                      ? WaitNews::Kind::kExpired
+                      : WaitNews::Kind::kCancelled;
+      news.request_id = entry->lease.request_id;
+      news.domain = entry->lease.owner.domain;
+      news.waited = deps_.clock->Now() - entry->started;
+      after.news.push_back(news);
+    }
+    done = std::move(entry->done);
+    EraseLease(id, &after);
+  }
+  Run(std::move(after));
+  if (done) done(why);
+}
+
+// Books the memory under the lease. An error: it was sent back to the pools.
+absl::Status LeaseManager::BookTaken(LeaseId id, Taken& taken, Lease* copy,
+                                     After* after) {
+  Entry* entry = FindEntry(id);
+  HP_CHECK(entry != nullptr, "a lease that is served is booked");
+  Lease& lease = entry->lease;
+  lease.extents = std::move(taken.extents);
+  lease.segments = std::move(taken.segments);
+  absl::Status status;
+  Session* session = FindSession(lease.session);
+  if (entry->doomed || session == nullptr || !session->connected) {
+    status = absl::UnavailableError("the session ended while it waited");
+  } else {
+    status = MayFly(*session, static_cast<uint32_t>(lease.extents.size()));
+  }
+  const Bytes size = lease.size();
+  if (status.ok()) {
+    status = deps_.domains->Charge(lease.owner.domain, size);
+  }
+  entry->starting = false;
+  if (entry->waiting) {
+    entry->waiting = false;
+    WaitNews news;
+    news.kind = WaitNews::Kind::kServed;
+    news.request_id = lease.request_id;
+    news.domain = lease.owner.domain;
+    news.wanted = size;
+    news.waited = deps_.clock->Now() - entry->started;
+    after->news.push_back(news);
+  }
+  if (!status.ok()) return status;
+  Fly(*session, lease);
+  entry->sending = true;
+  *copy = lease;
+  return absl::OkStatus();
+}
+
+void LeaseManager::FinishTake(LeaseId id, Taken taken) {
+  Lease lease;
+  std::string request_id;
+  GrantCallback failed;
+  absl::Status status;
+  After after;
+  {
+    MutexLock lock(&mu_);
+    status = BookTaken(id, taken, &lease, &after);
+    if (!status.ok()) {
+      // Never sent, never charged: the pools get it back as from a holder.
+      Entry* entry = FindEntry(id);
+      for (const TakenExtent& e : entry->lease.extents) {
+        Pool& pool = deps_.host->PoolOf(e.slot);
+        pool.Return(e.slot, /*keep_in_place=*/true);
+        after.wake.insert(&pool);
+      }
+      entry->lease.extents.clear();
+      failed = std::move(entry->done);
+      EraseLease(id, &after);
+    }
+  }
+  Run(std::move(after));
+  if (!status.ok()) {
+    if (failed) failed(status);
+    return;
+  }
+  FinishSend(id, granter_.Grant(lease, lease.session, lease.request_id));
+}
+
+// The Granter is done with the files of a new lease.
+void LeaseManager::FinishSend(LeaseId id, absl::StatusOr<uint32_t> frames) {
+  GrantCallback done;
+  std::optional<Granted> granted;
+  absl::Status status = frames.status();
+  bool again = false;
+  After after;
+  {
+    MutexLock lock(&mu_);
+    Entry* entry = FindEntry(id);
+    HP_CHECK(entry != nullptr && entry->sending, "a lease being sent is booked");
+    entry->sending = false;
+    Lease& lease = entry->lease;
+    if (status.ok() && entry->doomed) {
+      status = absl::UnavailableError("the session ended during the grant");
+    }
+    done = std::move(entry->done);
+    if (status.ok()) {
+      if (lease.lifetime == Lifetime::kNamed) {
+        lease.expires = lease.created + entry->spec.time_to_live;
+      }
+      granted = Granted{lease, *frames, deps_.clock->Now() - entry->started};
+      deps_.executor->PostAt(
+          deps_.clock->Now() + options_.acknowledge_within,
+          [this, id, generation = lease.generation] {
+            ExpireGrant(id, generation);
+          });
+      Publish(LeaseNews::Kind::kGranted, lease, &after);
+    } else {
+      again = absl::IsAborted(status) && !entry->doomed &&
+              entry->attempts + 1 < kMaxAttempts;
+      const SessionId session = lease.session;
+      AcquireSpec spec = entry->spec;
+      const int attempts = entry->attempts;
+      EndLease(*entry, LeaseNews::Kind::kRolledBack, &after);
+      if (again) {
+        auto booked = Book(session, spec, done);
+        if (booked.ok()) {
+          (*booked)->attempts = attempts + 1;
+          id = (*booked)->lease.id;
+        } else {
+          again = false;
+          status = booked.status();
+        }
+      }
+    }
+  }
+  Run(std::move(after));
+  if (again) return Start(id);
+  if (!done) return;
+  if (granted) {
+    done(*std::move(granted));
+  } else {
+    done(status);
+  }
+}
+
+absl::Status LeaseManager::Acknowledge(SessionId session, LeaseId id,
+                                       uint64_t generation) {
+  After after;
+  absl::Status status;
+  {
+    MutexLock lock(&mu_);
+    auto flight = in_flight_.find({id, generation});
+    Entry* entry = FindEntry(id);
+    if (flight == in_flight_.end() || flight->second.session != session ||
+        entry == nullptr || entry->sending) {
+      return hugepool::Refuse(
+          RefusalReason::kLeaseGone,
+          absl::StrCat("no grant of ", ToWire(id), " waits for an "
+                       "acknowledgement of this session"),
+          "the grant was rolled back; acquire again");
+    }
+    Landed(id, generation);
+    Lease& lease = entry->lease;
+    if (lease.phase == LeasePhase::kGranted) {
+      lease.phase = LeasePhase::kHeld;
+      for (const TakenExtent& e : lease.extents) {
+        Pool& pool = deps_.host->PoolOf(e.slot);
+        pool.Held(e.slot);
+        // Only a MEMORY lease or a pool that lets go has work now.
+        if (lease.lifetime == Lifetime::kMemory || pool.lets_go()) {
+          after.wake.insert(&pool);
+        }
+      }
+      // A MEMORY or NAMED lease does not end with its session.
+      if (lease.lifetime != Lifetime::kSession) {
+        if (Session* s = FindSession(lease.session)) s->leases.erase(id);
+      }
+      if (lease.expires != absl::InfiniteFuture()) {
+        after.expiry = {id, deps_.clock->Now() + entry->spec.time_to_live};
+      }
+      Publish(LeaseNews::Kind::kHeld, lease, &after);
+    }
+  }
+  Run(std::move(after));
+  return status;
+}
+
+absl::Status LeaseManager::MayFly(const Session& session, uint32_t fds) const {
+  if (session.fds_in_flight + fds <=
+          options_.max_unacknowledged_fds_per_session &&
+      fds_in_flight_ + fds <= options_.max_unacknowledged_fds) {
+    return absl::OkStatus();
+  }
+  return hugepool::Refuse(
+      Refusal{RefusalReason::kQuota, {}, {},
+              "acknowledge the grants that have arrived, then try again"},
+      absl::StrCat(fds, " descriptors more would be too many on their way: ",
+                   session.fds_in_flight, " of this session, ", fds_in_flight_,
+                   " in all"));
+}
+
+void LeaseManager::Fly(Session& session, const Lease& lease) {
+  const auto fds = static_cast<uint32_t>(lease.extents.size());
+  session.fds_in_flight += fds;
+  fds_in_flight_ += fds;
+  in_flight_[{lease.id, lease.generation}] = {session.id, fds};
+}
+
+// Descriptors of a grant are not on their way any more.
+void LeaseManager::Landed(LeaseId lease, uint64_t generation) {
+  auto it = in_flight_.find({lease, generation});
+  if (it == in_flight_.end()) return;
+  if (Session* session = FindSession(it->second.session)) {
+    session->fds_in_flight -= it->second.fds;
+  }
+  fds_in_flight_ -= it->second.fds;
+  in_flight_.erase(it);
+}
+
+}  // namespace hugepool

@@ -1,0 +1,230 @@
+// Sessions and leases: who has what, since when, until when.
+//
+// The life of a lease:
+//
+//   Acquire -> (wait) -> sending -> Granted -> ack -> Held -> Release or end of
+//   session -> Returning -> all memory back -> gone
+//
+// Anything that goes wrong between sending and ack rolls the lease back, which
+// is a return like any other: descriptors once sent cannot be recalled.
+#ifndef HUGEPOOL_DAEMON_LEASE_LEASE_MANAGER_H_
+#define HUGEPOOL_DAEMON_LEASE_LEASE_MANAGER_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/executor.h"
+#include "daemon/base/mutex.h"
+#include "daemon/lease/domains.h"
+#include "daemon/lease/events.h"
+#include "daemon/lease/granter.h"
+#include "daemon/lease/types.h"
+#include "daemon/pool/host.h"
+
+namespace hugepool {
+
+// Thread-safe. Lock order: mu_, then what Host locks. No system call, send or
+// callback under mu_.
+class LeaseManager {
+ public:
+  struct Options {
+    absl::Duration acknowledge_within = absl::Seconds(5);
+    absl::Duration resume_grace = absl::Seconds(10);
+    // Descriptors sent and not acknowledged. They count against the daemon's
+    // own RLIMIT_NOFILE in the kernel (ETOOMANYREFS), for all clients at once.
+    uint32_t max_unacknowledged_fds_per_session = 512;
+    uint32_t max_unacknowledged_fds = 2048;
+    uint32_t max_sessions = 4096;
+    uid_t daemon_uid = 0;
+    // Upper half of all lease ids, so that they differ between daemons' lives.
+    uint32_t boot_id = 1;
+  };
+  struct Deps {
+    Host* host;
+    ExtentFiles* files;
+    GrantSender* sender;
+    Executor* executor;
+    const Clock* clock;
+    Domains* domains;
+    NewsSink* news;
+    // There is work for the stewards of this pool. Must not block.
+    std::function<void(const Pool&)> wake;
+  };
+
+  LeaseManager(const Options& options, const Deps& deps);
+
+  // --- Sessions ------------------------------------------------------------------
+  struct SessionInfo {
+    SessionId id;
+    std::string secret;  // 16 random bytes
+    uint64_t epoch = 0;  // of this connection of the session
+    bool resumed = false;
+    std::vector<LeaseId> leases;
+  };
+  // A new session, or the one with `resume_secret` where it still lives and
+  // belongs to the same uid and domain. RESOURCE_EXHAUSTED over max_sessions.
+  absl::StatusOr<SessionInfo> OpenSession(const Identity& who,
+                                          const std::string& resume_secret);
+  // The session's connection of that epoch is gone. With `process_dead`, or
+  // with nothing to resume, it ends now, else after the resume grace.
+  void CloseSession(SessionId session, uint64_t epoch, bool process_dead);
+  // The session of a secret, if the caller may use it: NO_FD_CHANNEL or
+  // NOT_ALLOWED otherwise.
+  absl::StatusOr<SessionId> Authenticate(const std::string& secret,
+                                         const Identity& caller) const;
+
+  // --- Leases ----------------------------------------------------------------------
+  struct Granted {
+    Lease lease;
+    uint32_t frames = 0;
+    absl::Duration waited;
+  };
+  using GrantCallback = std::function<void(absl::StatusOr<Granted>)>;
+
+  // Calls `done` exactly once: on the caller's thread where no wait is needed,
+  // on the executor otherwise. Idempotent by request_id within the session.
+  void Acquire(SessionId session, AcquireSpec spec, GrantCallback done);
+  // The caller of a waiting Acquire went away.
+  void CancelAcquire(SessionId session, const std::string& request_id);
+  // Sends a NAMED lease's descriptors once more; `done` on the executor.
+  void Attach(SessionId session, const std::string& request_id, LeaseId lease,
+              const std::string& name, GrantCallback done);
+
+  absl::Status Acknowledge(SessionId session, LeaseId lease,
+                           uint64_t generation);
+  absl::Status Refuse(SessionId session, LeaseId lease, uint64_t generation,
+                      const std::string& reason);
+
+  // Ends a lease of the caller's uid and domain (any lease for an admin); the
+  // bytes given up. Ending one that is Returning gives 0.
+  absl::StatusOr<Bytes> Release(const Identity& caller, LeaseId lease,
+                                const std::string& name);
+
+  // From stewards, on the executor.
+  void OnNews(const PoolNews& news);
+
+  // Everybody who waits gets UNAVAILABLE (shutdown).
+  void CancelAllWaits();
+
+  // --- Views -------------------------------------------------------------------------
+  absl::StatusOr<Lease> Get(const Identity& caller, LeaseId lease,
+                            const std::string& name) const;
+  // Leases visible to the caller with id > `after`, at most `limit`.
+  std::vector<Lease> List(const Identity& caller, LeaseId after, size_t limit,
+                          std::optional<LeasePhase> phase) const;
+  struct WaitView {
+    std::string request_id;
+    DomainId domain;
+    Bytes wanted;
+    Bytes available;
+    uint32_t position = 0;
+    absl::Duration waited;
+  };
+  std::vector<WaitView> Waits() const;
+  struct Counts {
+    uint32_t sessions = 0;
+    uint32_t leases = 0;
+    uint32_t descriptors_in_flight = 0;
+  };
+  Counts Count() const;
+
+  // Books of leases against books of pools. For tests and the audit; call when
+  // no grant is being sent.
+  absl::Status CheckInvariants() const;
+
+ private:
+  struct Session {
+    SessionId id;
+    Identity who;
+    std::string secret;
+    bool connected = true;
+    uint64_t epoch = 1;
+    uint32_t fds_in_flight = 0;
+    std::map<std::string, LeaseId> by_request;  // waiting and granted ones
+    std::set<LeaseId> leases;
+  };
+  // A lease and what only the manager knows of it.
+  struct Entry {
+    Lease lease;
+    bool waiting = false;   // in the Host's queue, no extents yet
+    bool starting = false;  // between Acquire and the first answer of Host
+    bool sending = false;   // the Granter has its files: nobody else may
+    bool doomed = false;    // to be ended as soon as sending is over
+    AcquireSpec spec;
+    int attempts = 0;
+    absl::Time started;
+    GrantCallback done;
+  };
+  // Descriptors on their way for one generation of a lease.
+  struct InFlight {
+    SessionId session;
+    uint32_t fds = 0;
+  };
+  using Key = std::pair<LeaseId, uint64_t>;
+  // Things to do once mu_ is released.
+  struct After;
+
+  absl::Status CheckSpec(const AcquireSpec& spec) const;
+  absl::StatusOr<Entry*> Book(SessionId session, AcquireSpec& spec,
+                              GrantCallback& done) HP_REQUIRES(mu_);
+  HostRequest RequestFor(const Entry& entry) const HP_REQUIRES(mu_);
+  void Start(LeaseId id);
+  void Fail(LeaseId id, const absl::Status& why);
+  void Wait(LeaseId id);
+  void FinishTake(LeaseId id, Taken taken);
+  absl::Status BookTaken(LeaseId id, Taken& taken, Lease* copy,
+                         After* after) HP_REQUIRES(mu_);
+  absl::Status MayFly(const Session& session, uint32_t fds) const
+      HP_REQUIRES(mu_);
+  void Fly(Session& session, const Lease& lease) HP_REQUIRES(mu_);
+  void FinishSend(LeaseId id, absl::StatusOr<uint32_t> frames);
+  absl::StatusOr<Granted> AttachNow(SessionId session,
+                                    const std::string& request_id, LeaseId id,
+                                    const std::string& name);
+  void ExpireWait(LeaseId id);
+  void ExpireGrant(LeaseId id, uint64_t generation);
+
+  Session* FindSession(SessionId id) HP_REQUIRES(mu_);
+  Entry* FindEntry(LeaseId id) HP_REQUIRES(mu_);
+  const Entry* FindVisible(const Identity& caller, LeaseId lease,
+                           const std::string& name) const HP_REQUIRES(mu_);
+  void Landed(LeaseId lease, uint64_t generation) HP_REQUIRES(mu_);
+  void EndLease(Entry& entry, LeaseNews::Kind why, After* after)
+      HP_REQUIRES(mu_);
+  void EndSession(SessionId id, uint64_t epoch);
+  void DropSession(Session& session, After* after) HP_REQUIRES(mu_);
+  void EraseLease(LeaseId id, After* after) HP_REQUIRES(mu_);
+  void Unlink(const Entry& entry) HP_REQUIRES(mu_);
+  void Run(After after) HP_EXCLUDES(mu_);
+  void Publish(LeaseNews::Kind kind, const Lease& lease, After* after)
+      HP_REQUIRES(mu_);
+
+  const Options options_;
+  const Deps deps_;
+  Granter granter_;
+
+  mutable Mutex mu_;
+  std::map<LeaseId, std::unique_ptr<Entry>> leases_ HP_GUARDED_BY(mu_);
+  std::map<SessionId, std::unique_ptr<Session>> sessions_ HP_GUARDED_BY(mu_);
+  absl::flat_hash_map<std::string, SessionId> by_secret_ HP_GUARDED_BY(mu_);
+  std::map<std::pair<DomainId, std::string>, LeaseId> by_name_
+      HP_GUARDED_BY(mu_);
+  std::map<Key, InFlight> in_flight_ HP_GUARDED_BY(mu_);
+  uint32_t fds_in_flight_ HP_GUARDED_BY(mu_) = 0;
+  uint64_t next_lease_ HP_GUARDED_BY(mu_) = 1;
+  uint64_t next_session_ HP_GUARDED_BY(mu_) = 1;
+};
+
+}  // namespace hugepool
+
+#endif  // HUGEPOOL_DAEMON_LEASE_LEASE_MANAGER_H_

@@ -1,0 +1,202 @@
+// The way back of a lease.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/check.h"
+#include "daemon/base/errno_status.h"
+#include "daemon/base/log.h"
+#include "daemon/base/refusal.h"
+#include "daemon/lease/after.h"
+#include "daemon/lease/lease_manager.h"
+
+namespace hugepool {
+
+LeaseManager::Entry* LeaseManager::FindEntry(LeaseId id) {
+  auto it = leases_.find(id);
+  return it == leases_.end() ? nullptr : it->second.get();
+}
+
+void LeaseManager::Publish(LeaseNews::Kind kind, const Lease& lease,
+                           After* after) {
+  LeaseNews news;
+  news.kind = kind;
+  news.lease = lease.id;
+  news.domain = lease.owner.domain;
+  news.bytes = lease.size();
+  after->news.push_back(news);
+}
+
+void LeaseManager::Run(After after) {
+  for (const News& news : after.news) deps_.news->Publish(news);
+  for (const Pool* pool : after.wake) deps_.wake(*pool);
+  if (after.expiry.has_value()) {
+    const LeaseId id = after.expiry->first;
+    deps_.executor->PostAt(after.expiry->second, [this, id] {
+      Identity self;
+      self.admin = true;
+      (void)Release(self, id, "");
+    });
+  }
+  for (LeaseId id : after.cancel_waits) {
+    if (deps_.host->CancelWait(id)) {
+      Fail(id, absl::UnavailableError("the session ended while it waited"));
+    }
+  }
+  for (const auto& call : after.calls) call();
+}
+
+// Forgets whom the lease belonged to: it is not found by them any more.
+void LeaseManager::Unlink(const Entry& entry) {
+  const Lease& lease = entry.lease;
+  if (Session* session = FindSession(lease.session)) {
+    session->leases.erase(lease.id);
+    auto it = session->by_request.find(lease.request_id);
+    if (it != session->by_request.end() && it->second == lease.id) {
+      session->by_request.erase(it);
+    }
+  }
+  auto name = by_name_.find({lease.owner.domain, lease.name});
+  if (name != by_name_.end() && name->second == lease.id) by_name_.erase(name);
+}
+
+// Sends all of a lease's memory on its way back. Stays in the books, charged,
+// until the pools report every extent.
+void LeaseManager::EndLease(Entry& entry, LeaseNews::Kind why, After* after) {
+  Lease& lease = entry.lease;
+  if (lease.phase == LeasePhase::kReturning) return;
+  if (entry.sending) {
+    entry.doomed = true;  // FinishSend or FinishAttach comes back here
+    return;
+  }
+  Landed(lease.id, lease.generation);
+  Unlink(entry);
+  Publish(why, lease, after);
+  lease.phase = LeasePhase::kReturning;
+  for (const TakenExtent& e : lease.extents) {
+    Pool& pool = deps_.host->PoolOf(e.slot);
+    pool.Return(e.slot, /*keep_in_place=*/true);
+    after->wake.insert(&pool);
+  }
+  if (lease.extents.empty()) EraseLease(lease.id, after);
+}
+
+void LeaseManager::EraseLease(LeaseId id, After* after) {
+  auto it = leases_.find(id);
+  HP_CHECK(it != leases_.end(), "only a booked lease is erased");
+  Landed(id, it->second->lease.generation);
+  Unlink(*it->second);
+  deps_.domains->CountLease(it->second->lease.owner.domain, -1);
+  if (it->second->lease.phase == LeasePhase::kReturning ||
+      it->second->lease.phase == LeasePhase::kHeld) {
+    Publish(LeaseNews::Kind::kGone, it->second->lease, after);
+  }
+  leases_.erase(it);
+}
+
+absl::Status LeaseManager::Refuse(SessionId session, LeaseId id,
+                                  uint64_t generation,
+                                  const std::string& reason) {
+  After after;
+  {
+    MutexLock lock(&mu_);
+    auto flight = in_flight_.find({id, generation});
+    Entry* entry = FindEntry(id);
+    if (flight == in_flight_.end() || flight->second.session != session ||
+        entry == nullptr) {
+      return hugepool::Refuse(RefusalReason::kLeaseGone,
+                              absl::StrCat("no grant of ", ToWire(id),
+                                           " is on its way to this session"));
+    }
+    if (entry->lease.phase == LeasePhase::kGranted) {
+      EndLease(*entry, LeaseNews::Kind::kRolledBack, &after);
+    } else {
+      Landed(id, generation);  // an attachment failed; the lease lives on
+    }
+  }
+  Log(LogLevel::kInfo, absl::StrCat("grant of ", ToWire(id),
+                                    " refused by its client: ", reason));
+  Run(std::move(after));
+  return absl::OkStatus();
+}
+
+void LeaseManager::ExpireGrant(LeaseId id, uint64_t generation) {
+  After after;
+  {
+    MutexLock lock(&mu_);
+    if (!in_flight_.contains({id, generation})) return;
+    Entry* entry = FindEntry(id);
+    if (entry == nullptr) return;
+    if (entry->lease.phase == LeasePhase::kGranted) {
+      EndLease(*entry, LeaseNews::Kind::kRolledBack, &after);
+    } else {
+      Landed(id, generation);
+    }
+  }
+  Run(std::move(after));
+}
+
+absl::StatusOr<Bytes> LeaseManager::Release(const Identity& caller, LeaseId id,
+                                            const std::string& name) {
+  After after;
+  Bytes released;
+  {
+    MutexLock lock(&mu_);
+    const Entry* visible = FindVisible(caller, id, name);
+    if (visible == nullptr) {
+      return hugepool::Refuse(
+          RefusalReason::kLeaseGone,
+          absl::StrCat("there is no lease ",
+                       name.empty() ? ToWire(id) : absl::StrCat("'", name, "'"),
+                       " of the caller"),
+          "it has ended, or belongs to another domain (hpctl lease list)");
+    }
+    Entry& entry = *FindEntry(visible->lease.id);
+    if (!caller.admin && caller.uid != entry.lease.owner.uid &&
+        entry.lease.lifetime != Lifetime::kNamed) {
+      return hugepool::Refuse(
+          RefusalReason::kNotAllowed,
+          absl::StrCat(ToWire(entry.lease.id), " belongs to uid ",
+                       entry.lease.owner.uid, ", not to uid ", caller.uid),
+          "its holder or an admin can release it");
+    }
+    if (entry.waiting || entry.starting) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(ToWire(entry.lease.id), " has no memory yet"));
+    }
+    if (entry.lease.phase != LeasePhase::kReturning) {
+      released = entry.lease.size();
+      EndLease(entry, LeaseNews::Kind::kReleased, &after);
+    }
+  }
+  Run(std::move(after));
+  return released;
+}
+
+void LeaseManager::OnNews(const PoolNews& news) {
+  After after;
+  {
+    MutexLock lock(&mu_);
+    for (const BackExtent& back : news.back) {
+      Entry* entry = FindEntry(back.lease);
+      // Taken but never charged: FinishTake gave it up and forgot the lease.
+      if (entry == nullptr) continue;
+      Lease& lease = entry->lease;
+      const size_t before = lease.extents.size();
+      std::erase_if(lease.extents, [&](const TakenExtent& e) {
+        return e.id == back.extent;
+      });
+      if (lease.extents.size() == before) continue;
+      deps_.domains->Discharge(back.domain, back.size);
+      if (lease.extents.empty() && !entry->sending) {
+        EraseLease(lease.id, &after);
+      }
+    }
+  }
+  Run(std::move(after));
+  if (!news.stock_grew) return;
+  for (Host::Served& served : deps_.host->ServeWaiters()) {
+    FinishTake(served.lease, std::move(served.taken));
+  }
+}
+
+}  // namespace hugepool

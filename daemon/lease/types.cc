@@ -1,0 +1,29 @@
+#include "daemon/lease/types.h"
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/base/views.h"
+
+namespace hugepool {
+
+std::string ToWire(LeaseId id) {
+  return absl::StrCat("lease-", absl::Hex(id.value(), absl::kZeroPad16));
+}
+
+std::string ToWire(ExtentId id) {
+  return absl::StrCat("extent-", absl::Hex(id.value(), absl::kZeroPad16));
+}
+
+LeaseId LeaseIdFromWire(std::string_view text) {
+  constexpr std::string_view kPrefix = "lease-";
+  if (text.size() != kPrefix.size() + 16 || !text.starts_with(kPrefix)) {
+    return LeaseId();
+  }
+  uint64_t value = 0;
+  if (!absl::SimpleHexAtoi(AbslView(text.substr(kPrefix.size())), &value)) {
+    return LeaseId();
+  }
+  return LeaseId(value);
+}
+
+}  // namespace hugepool

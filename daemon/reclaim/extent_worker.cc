@@ -1,0 +1,193 @@
+#include "daemon/reclaim/extent_worker.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/errno_status.h"
+#include "daemon/base/plant.h"
+
+namespace hugepool {
+namespace {
+
+ExtentWorker::Result Failed(const absl::Status& status) {
+  const bool no_pages = absl::IsResourceExhausted(status);
+  return {no_pages ? WorkOutcome::kNoPages : WorkOutcome::kFailed,
+          std::string(status.message())};
+}
+
+std::string VaultName(ExtentId id) {
+  return absl::StrCat("extent-", id.value());
+}
+
+}  // namespace
+
+ExtentWorker::Result ExtentWorker::Execute(Pool& pool, const WorkItem& item) {
+  if (Planted(Defect::kPunchLive)) PunchALiveOne(item);
+  switch (item.kind) {
+    case WorkKind::kBuild: return Build(pool, item);
+    case WorkKind::kProbe: return Probe(item);
+    case WorkKind::kClear: return Clear(item);
+    case WorkKind::kRetire: return Retire(pool, item);
+    case WorkKind::kLetGo: return LetGo(item);
+  }
+  return {WorkOutcome::kFailed, "unknown work"};
+}
+
+bool ExtentWorker::KeepsMapping(const sys::HugeFile& file) const {
+  return deps_.share_page_tables &&
+         file.size().value() % GiB(1).value() == 0;
+}
+
+absl::Status ExtentWorker::CheckNodes(sys::HugeFile& file, NodeId node) const {
+  HP_ASSIGN_OR_RETURN(std::vector<NodeId> nodes, file.PageNodes());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i] != node) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("page ", i, " is on node ", nodes[i].value(),
+                       " instead of node ", node.value()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// --- Build -----------------------------------------------------------------------
+
+ExtentWorker::Result ExtentWorker::Build(Pool& pool, const WorkItem& item) {
+  absl::Status status = item.from.value() == 0 ? Make(pool, item)
+                                               : absl::OkStatus();
+  sys::HugeFile* file = deps_.files->Get(item.slot);
+  if (status.ok()) status = Finish(item, *file);
+  if (!status.ok()) return Failed(status);
+  return {};
+}
+
+// A new file, watched before anybody else can know of it.
+absl::Status ExtentWorker::Make(Pool& pool, const WorkItem& item) {
+  HP_ASSIGN_OR_RETURN(
+      std::unique_ptr<sys::HugeFile> made,
+      deps_.memory->Create(item.page_size, item.pages, item.node));
+  sys::HugeFile& file = deps_.files->Put(item.slot, std::move(made));
+  pool.SetInode(item, file.inode().value());
+  HP_RETURN_IF_ERROR(Annotate(
+      deps_.watch->Add(file),
+      "cannot watch the extent (raise fs.inotify.max_user_watches?)"));
+  deps_.news->Add(file.inode(), &pool, pool.IdOf(item));
+  return deps_.vault->Store(VaultName(pool.IdOf(item)), file.fd());
+}
+
+// Policy, then pages, then the proof (N12).
+absl::Status ExtentWorker::Finish(const WorkItem& item, sys::HugeFile& file) {
+  const Bytes size = item.page_size.Of(item.pages);
+  if (file.size() < size) {
+    file.Unmap();
+    HP_RETURN_IF_ERROR(file.Grow(size));
+  }
+  HP_RETURN_IF_ERROR(file.Map(item.node));
+  HP_RETURN_IF_ERROR(
+      deps_.engine->Populate(file, item.page_size.Of(item.from), size));
+  HP_RETURN_IF_ERROR(CheckNodes(file, item.node));
+  HP_ASSIGN_OR_RETURN(sys::FileFacts facts, file.Facts());
+  if (facts.allocated != size || facts.size != size) {
+    return absl::InternalError(
+        absl::StrCat("populated ", ToString(facts.allocated), " of ",
+                     ToString(size), ", file size ", ToString(facts.size)));
+  }
+  if (!KeepsMapping(file)) file.Unmap();
+  return absl::OkStatus();
+}
+
+// --- Return ----------------------------------------------------------------------
+
+// In the order that docs/design.md argues: inode back, facts, probe, then what
+// the holder may have done to the file.
+ExtentWorker::Result ExtentWorker::Probe(const WorkItem& item) {
+  sys::HugeFile* file = deps_.files->Get(item.slot);
+  if (file == nullptr) {  // let go: the end of the inode is the only news
+    auto it = let_go_.find(item.slot);
+    const bool gone = it == let_go_.end() || deps_.news->Gone(it->second);
+    return {gone ? WorkOutcome::kDone : WorkOutcome::kBusy, ""};
+  }
+  const absl::Status back = file->TakeInodeBack();
+  if (!back.ok()) return Failed(back);
+  switch (file->Probe()) {
+    case sys::HolderAnswer::kBusy: return {WorkOutcome::kBusy, ""};
+    case sys::HolderAnswer::kUnknown: return {WorkOutcome::kUnknown, ""};
+    case sys::HolderAnswer::kFree: break;
+  }
+  const Bytes size = item.page_size.Of(item.pages);
+  absl::StatusOr<sys::FileFacts> facts = file->Facts();
+  if (!facts.ok()) return Failed(facts.status());
+  if (facts->size != size || facts->allocated != size) {
+    return {WorkOutcome::kDamaged,
+            absl::StrCat("came back with ", ToString(facts->allocated), " in ",
+                         ToString(facts->size), " instead of ",
+                         ToString(size))};
+  }
+  if (!item.for_reuse) return {};
+  // A holder can punch a page and have it again from another node.
+  absl::Status whole = file->mapped() ? absl::OkStatus() : file->Map(item.node);
+  if (whole.ok()) whole = CheckNodes(*file, item.node);
+  if (!whole.ok()) {
+    return {WorkOutcome::kDamaged, std::string(whole.message())};
+  }
+  return {};
+}
+
+ExtentWorker::Result ExtentWorker::Clear(const WorkItem& item) {
+  sys::HugeFile& file = *deps_.files->Get(item.slot);
+  if (!file.mapped()) {
+    absl::Status mapped = file.Map(item.node);
+    if (!mapped.ok()) return Failed(mapped);
+  }
+  Bytes end = item.page_size.Of(item.pages);
+  if (Planted(Defect::kSkipClear)) end = Bytes(0);
+  if (Planted(Defect::kEarlyClean)) end -= item.page_size.bytes();
+  if (end > Bytes(0)) {
+    absl::Status zeroed = deps_.engine->Zero(file, Bytes(0), end);
+    if (!zeroed.ok()) return Failed(zeroed);
+  }
+  if (!file.StillArmed()) {
+    return {WorkOutcome::kFailed, "somebody opened it while it was cleared"};
+  }
+  if (!KeepsMapping(file)) file.Unmap();
+  return {};
+}
+
+ExtentWorker::Result ExtentWorker::Retire(Pool& pool, const WorkItem& item) {
+  std::unique_ptr<sys::HugeFile> file = deps_.files->Remove(item.slot);
+  if (auto it = let_go_.find(item.slot); it != let_go_.end()) {
+    deps_.news->Remove(it->second);
+    deps_.watch->Remove(it->second);
+    let_go_.erase(it);
+  }
+  if (file == nullptr) return {};
+  deps_.news->Remove(file->inode());
+  deps_.watch->Remove(file->inode());
+  // The vault's dup would keep the memory alive.
+  (void)deps_.vault->Remove(VaultName(pool.IdOf(item)));
+  const absl::Status given = file->GiveBack();
+  // Closing gives the pages back as well, only later where somebody still maps
+  // them; nobody does, or we would not be here.
+  return {WorkOutcome::kDone, std::string(given.message())};
+}
+
+ExtentWorker::Result ExtentWorker::LetGo(const WorkItem& item) {
+  std::unique_ptr<sys::HugeFile> file = deps_.files->Remove(item.slot);
+  if (file != nullptr) let_go_[item.slot] = file->inode();
+  return {};
+}
+
+// The planted defect: takes the first page from some living lease of the node.
+void ExtentWorker::PunchALiveOne(const WorkItem& item) {
+  for (uint32_t i = 1; i <= deps_.files->capacity(); ++i) {
+    sys::HugeFile* file = deps_.files->Get(SlotId(i));
+    if (file == nullptr || SlotId(i) == item.slot) continue;
+    if (file->Probe() != sys::HolderAnswer::kBusy) continue;
+    (void)file->Punch(Bytes(0), file->page_size().bytes());
+    return;
+  }
+}
+
+}  // namespace hugepool

@@ -1,0 +1,113 @@
+#include "daemon/reclaim/steward.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/log.h"
+
+namespace hugepool {
+
+Steward::Steward(Deps deps)
+    : deps_(std::move(deps)), worker_(deps_.worker) {}
+
+Steward::~Steward() { Stop(); }
+
+void Steward::Start() {
+  thread_ = std::thread([this] { Run(); });
+  pthread_setname_np(thread_.native_handle(), "hp-steward");
+}
+
+void Steward::Stop() {
+  {
+    MutexLock lock(&mu_);
+    stop_ = true;
+    wake_.SignalAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Steward::Wake() {
+  MutexLock lock(&mu_);
+  if (woken_) return;
+  woken_ = true;
+  wake_.Signal();
+}
+
+std::optional<sys::KernelCounters> Steward::ReadKernel(
+    const Pool& pool) const {
+  auto counters = deps_.kernel->Read(pool.node, pool.page_size);
+  if (!counters.ok()) return std::nullopt;
+  return *counters;
+}
+
+bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
+  if (!item.has_value()) return false;
+  const ExtentWorker::Result result = worker_.Execute(pool, *item);
+  if (result.outcome == WorkOutcome::kFailed ||
+      result.outcome == WorkOutcome::kDamaged) {
+    Log(LogLevel::kWarning,
+        absl::StrCat(ToString(item->kind), " of an extent of ",
+                     ToString(item->page_size.Of(item->pages)), " on node ",
+                     item->node.value(), ": ", ToString(result.outcome), ": ",
+                     result.why));
+  }
+  PoolNews news = pool.Settle(*std::move(item), result.outcome, result.why,
+                              deps_.clock->Now());
+  if (!news.back.empty() || news.stock_grew) deps_.news(std::move(news));
+  return true;
+}
+
+bool Steward::BuildFor(Pool& pool) {
+  return Do(pool, pool.TakeWork(deps_.clock->Now(), ReadKernel(pool)));
+}
+
+bool Steward::Step() {
+  for (Pool* pool : deps_.pools) {
+    if (Do(*pool, pool->TakeQuickWork(deps_.clock->Now()))) return true;
+  }
+  for (Pool* pool : deps_.pools) {
+    if (pool->HasWaiters() && BuildFor(*pool)) return true;
+  }
+  for (size_t i = 0; i < deps_.pools.size(); ++i) {
+    Pool& pool = *deps_.pools[turn_++ % deps_.pools.size()];
+    if (BuildFor(pool)) return true;
+  }
+  return false;
+}
+
+void Steward::Run() {
+  if (!deps_.cpus.empty()) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int cpu : deps_.cpus) {
+      if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+    }
+    // A cpuset may forbid it: then it runs where it may.
+    (void)sched_setaffinity(0, sizeof(set), &set);
+  }
+  while (true) {
+    {
+      MutexLock lock(&mu_);
+      if (stop_) return;
+      woken_ = false;
+    }
+    if (Step()) continue;
+    absl::Time next = absl::InfiniteFuture();
+    for (Pool* pool : deps_.pools) next = std::min(next, pool->NextLook());
+    MutexLock lock(&mu_);
+    while (!woken_ && !stop_) {
+      // Kernel pages that others free announce themselves by nothing: look now
+      // and then (T7). A look that finds nothing costs two small reads.
+      const absl::Time now = deps_.clock->Now();
+      const absl::Time until = std::min(next, now + absl::Seconds(2));
+      if (until <= now) break;
+      if (!wake_.WaitFor(&mu_, until - now)) break;
+    }
+  }
+}
+
+}  // namespace hugepool

@@ -1,0 +1,66 @@
+// One thread a node that takes work from the node's pools, has it done, and
+// settles it.
+#ifndef HUGEPOOL_DAEMON_RECLAIM_STEWARD_H_
+#define HUGEPOOL_DAEMON_RECLAIM_STEWARD_H_
+
+#include <atomic>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
+#include "daemon/pool/pool.h"
+#include "daemon/reclaim/extent_worker.h"
+#include "daemon/sys/topology.h"
+
+namespace hugepool {
+
+// Thread-safe. Executes, never decides: which work comes first is the pools'
+// business, except that quick work of any pool goes before building in another.
+class Steward {
+ public:
+  struct Deps {
+    std::vector<Pool*> pools;  // of this node
+    const sys::KernelPools* kernel;
+    const Clock* clock;
+    // Called with what settling changed, on the steward's thread, no lock held.
+    std::function<void(PoolNews)> news;
+    ExtentWorker::Deps worker;
+    std::vector<int> cpus;  // to run on; empty: anywhere
+  };
+
+  explicit Steward(Deps deps);
+  ~Steward();
+
+  void Start();
+  // Finishes the item at hand and ends the thread. Idempotent.
+  void Stop();
+  // There may be work. Cheap, never blocks long.
+  void Wake();
+
+  // Does at most one item; false: there was none. For tests without a thread.
+  bool Step();
+
+ private:
+  void Run();
+  std::optional<sys::KernelCounters> ReadKernel(const Pool& pool) const;
+  bool Do(Pool& pool, std::optional<WorkItem> item);
+  bool BuildFor(Pool& pool);
+
+  const Deps deps_;
+  ExtentWorker worker_;
+  size_t turn_ = 0;  // which pool builds next
+
+  Mutex mu_;
+  CondVar wake_;
+  bool woken_ HP_GUARDED_BY(mu_) = false;
+  bool stop_ HP_GUARDED_BY(mu_) = false;
+  std::thread thread_;
+};
+
+}  // namespace hugepool
+
+#endif  // HUGEPOOL_DAEMON_RECLAIM_STEWARD_H_
