@@ -149,6 +149,9 @@ int hp_connect_with(const char* dir, const hp_connect_options* options,
   if (options->size < kConnectOptionsV1) {
     return BadArgument("hp_connect_options has no valid size", error);
   }
+  if ((options->flags & ~HP_CONNECT_NO_WATCH) != 0) {
+    return BadArgument("hp_connect_options has an unknown flag", error);
+  }
   if (dir == nullptr) dir = std::getenv("HUGEPOOL_SOCKET_DIR");
   hugepool::client::ConnectOptions connect;
   connect.dir = dir != nullptr && *dir != '\0' ? dir : "/run/hugepool";
@@ -159,6 +162,7 @@ int hp_connect_with(const char* dir, const hp_connect_options* options,
       hugepool::client::FromMilliseconds(options->reconnect_ms);
   connect.call_timeout =
       hugepool::client::FromMilliseconds(options->call_timeout_ms);
+  connect.watch = (options->flags & HP_CONNECT_NO_WATCH) == 0;
   auto connection = Connection::Connect(std::move(connect));
   if (!connection.ok()) return Fail(connection.status(), error);
   *client = new hp_client{*std::move(connection)};

@@ -40,9 +40,10 @@
  *   descriptors are close-on-exec.
  *
  * Signals and exits
- *   The library installs no signal handler and starts threads only inside
- *   gRPC. What is mapped never faults with SIGBUS, unless an operator revokes
- *   the lease (hp_lease_standing).
+ *   The library installs no signal handler. Threads are started by gRPC, and
+ *   one that sleeps until the daemon goes away (HP_CONNECT_NO_WATCH). What is
+ *   mapped never faults with SIGBUS, unless an operator revokes the lease
+ *   (hp_lease_standing).
  */
 #ifndef HUGEPOOL_CLIENT_HUGEPOOL_H_
 #define HUGEPOOL_CLIENT_HUGEPOOL_H_
@@ -139,6 +140,10 @@ HP_EXPORT const char* hp_strreason(int reason);
 
 typedef struct hp_client hp_client;
 
+/* Start no thread. Without it, a program that holds a lease and makes no calls
+ * loses it when the daemon is restarted and the resume grace (10 s) passes. */
+#define HP_CONNECT_NO_WATCH (1u << 0)
+
 typedef struct hp_connect_options {
   size_t size;
   /* For how long a call looks for a daemon that went away (a restart takes
@@ -148,15 +153,18 @@ typedef struct hp_connect_options {
   uint64_t call_timeout_ms;
   /* For the operator's lists. NULL: the program's name. */
   const char* client_name;
+  uint32_t flags; /* HP_CONNECT_* */
+  uint32_t reserved;
 } hp_connect_options;
 
 #define HP_CONNECT_OPTIONS_INIT \
-  { sizeof(hp_connect_options), 2000, 10000, NULL }
+  { sizeof(hp_connect_options), 2000, 10000, NULL, 0, 0 }
 
 /* Connects to the daemon whose sockets are in `dir`; NULL means the environment
  * variable HUGEPOOL_SOCKET_DIR or, without it, /run/hugepool. Does not wait for
- * a daemon that is not there. If the connection breaks later, the next call
- * makes it anew and takes the leases up again.
+ * a daemon that is not there. If the connection breaks later, it is made anew
+ * by the next call, or by a thread of the library while there are leases, and
+ * the leases are taken up again.
  * Errors: HP_UNAVAILABLE: nobody listens there. HP_PERMISSION_DENIED: not for
  * this user. HP_INVALID_ARGUMENT: the path is too long for a socket. */
 HP_EXPORT int hp_connect(const char* dir, hp_client** client, hp_error* error);

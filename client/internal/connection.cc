@@ -54,9 +54,10 @@ Connection::Connection(ConnectOptions options)
 
 Connection::~Connection() {
   if (!InForkedChild()) return;
-  // gRPC's threads do not exist here: taking it down would wait for them. It
-  // is left to the end of the process.
+  // gRPC's threads and the keeper's do not exist here: taking them down would
+  // wait for them. They are left to the end of the process.
   new std::shared_ptr<Session>(std::move(session_));
+  static_cast<void>(keeper_.release());
 }
 
 absl::StatusOr<std::shared_ptr<Connection>> Connection::Connect(
@@ -114,6 +115,7 @@ absl::StatusOr<std::shared_ptr<Connection::Session>> Connection::GetSession(
     if (session.ok()) {
       session_ = *std::move(session);
       TakeUpLeases(session_->fds.get());
+      if (keeper_ != nullptr) WatchSession();
       return session_;
     }
     const absl::Time now = absl::Now();
@@ -122,6 +124,25 @@ absl::StatusOr<std::shared_ptr<Connection::Session>> Connection::GetSession(
     }
     absl::SleepFor(std::min(pause, give_up - now));
   }
+}
+
+void Connection::WatchSession() {
+  if (!options_.watch) return;
+  if (keeper_ == nullptr) {
+    keeper_ = std::make_unique<SessionKeeper>(
+        [this] { return ReconnectForLeases(); });
+  }
+  // Without a descriptor to spare the next call reconnects, as with watch off.
+  keeper_->Watch(session_->fds->fd()).IgnoreError();
+}
+
+bool Connection::ReconnectForLeases() {
+  {
+    MutexLock lock(&mu_);
+    if (known_.empty()) return true;
+  }
+  // One try: callers that need the lock have budgets of their own.
+  return GetSession(absl::InfinitePast()).ok();
 }
 
 void Connection::TakeUpLeases(FdChannel* fds) {
@@ -245,6 +266,7 @@ absl::StatusOr<HeldLease> Connection::TakeGrant(Session* session,
   known_[held.lease.lease_id()] = {.generation = grant.generation,
                                    .lifetime = held.lease.lifetime(),
                                    .fds = held.fds};
+  if (keeper_ == nullptr) WatchSession();
   return held;
 }
 

@@ -18,6 +18,7 @@
 #include "client/internal/fd_channel.h"
 #include "client/internal/lease_map.h"
 #include "client/internal/mapping.h"
+#include "client/internal/session_keeper.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/base/units.h"
@@ -38,6 +39,9 @@ struct ConnectOptions {
   // How long descriptors may take after the reply. They are sent before it, so
   // this only bounds a fault.
   absl::Duration frame_timeout = absl::Seconds(5);
+  // Reconnect without being called, as long as there are leases (see
+  // SessionKeeper).
+  bool watch = true;
 };
 
 // Descriptors and mappings of one lease. Unmaps and closes at the end of its
@@ -125,6 +129,10 @@ class Connection {
   // The session, made anew if the last one broke, until `give_up`.
   absl::StatusOr<std::shared_ptr<Session>> GetSession(absl::Time give_up)
       HP_EXCLUDES(mu_);
+  // Watches the session of now, where that is wanted.
+  void WatchSession() HP_REQUIRES(mu_);
+  // Called by the keeper's thread. True: there is nothing more to do.
+  bool ReconnectForLeases() HP_EXCLUDES(mu_);
   // Finds out which leases a new session still has, and presents the others.
   void TakeUpLeases(FdChannel* fds) HP_REQUIRES(mu_);
   // One try of a call.
@@ -156,6 +164,8 @@ class Connection {
   Mutex mu_;
   std::shared_ptr<Session> session_ HP_GUARDED_BY(mu_);
   absl::flat_hash_map<std::string, Known> known_ HP_GUARDED_BY(mu_);
+  // Made with the first lease. The last member: its thread uses the others.
+  std::unique_ptr<SessionKeeper> keeper_ HP_GUARDED_BY(mu_);
 };
 
 }  // namespace hugepool::client

@@ -72,6 +72,8 @@ class FdChannel {
   FdChannel(const FdChannel&) = delete;
   FdChannel& operator=(const FdChannel&) = delete;
 
+  // To be watched for the daemon's hanging up, not to be read.
+  int fd() const { return socket_.fd(); }
   const v1::Welcome& welcome() const { return welcome_; }
 
   // Waits up to `timeout` for all descriptors of the request. Whoever gets

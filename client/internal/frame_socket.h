@@ -47,6 +47,7 @@ class FrameSocket {
   // nothing came by `deadline` (one in the past: do not wait). UNAVAILABLE:
   // the channel broke. INTERNAL: not a frame.
   absl::StatusOr<ServerFrameAndFds> Read(absl::Time deadline);
+  int fd() const { return fd_.get(); }
   // One poll(2).
   State Look() const;
 

@@ -111,6 +111,18 @@ TEST_F(ReconnectTest, ASessionThatIsNotRecognisedIsMadeAnew) {
             v1::ERROR_REASON_NO_FD_CHANNEL);
 }
 
+// A program that holds a lease and makes no call.
+TEST_F(ReconnectTest, ALeaseIsTakenUpWithoutACall) {
+  const auto connection = Connect();
+  auto held = connection->Acquire(Request(MiB(2)), {});
+  ASSERT_TRUE(held.ok()) << held.status();
+  for (size_t i = 1; i <= 3; ++i) {
+    daemon_.Restart(/*remember=*/true);
+    daemon_.WaitForResumed(i);
+  }
+  EXPECT_TRUE(connection->Release(held->lease.lease_id()).ok());
+}
+
 // The first reply is lost after its frames were sent: the same request is made
 // again, gives the same lease, and its frames come twice.
 TEST_F(ReconnectTest, ARetryGivesTheSameLease) {

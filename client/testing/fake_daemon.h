@@ -67,6 +67,7 @@ class FakeDaemon final : public v1::HugePool::Service {
   size_t presented() const { return fds_->presented(); }
   // Until `n` acknowledgements or refusals came in all.
   void WaitForAnswers(size_t n) { fds_->WaitForAnswers(n); }
+  void WaitForResumed(size_t n) { fds_->WaitForResumed(n); }
   // Makes the memfds of the next `n` extents now, so that granting them needs
   // no descriptor more.
   void Stock(int n);

@@ -143,6 +143,11 @@ void FakeFdServer::WaitForAnswers(size_t n) const {
   while (acked_.size() + nacked_.size() < n) answered_.Wait(&mu_);
 }
 
+void FakeFdServer::WaitForResumed(size_t n) const {
+  MutexLock lock(&mu_);
+  while (resumed_ < n) answered_.Wait(&mu_);
+}
+
 void FakeFdServer::Loop() {
   for (;;) {
     std::vector<pollfd> polled = {
@@ -227,6 +232,8 @@ void FakeFdServer::Welcome(Peer* peer, const v1::Hello& hello) {
   welcome->set_resumed(secrets_.count(hello.resume_secret()) != 0);
   if (welcome->resumed()) {
     peer->secret = hello.resume_secret();
+    ++resumed_;
+    answered_.SignalAll();
     for (std::string& id : leases_()) welcome->add_leases(std::move(id));
   } else {
     peer->secret =

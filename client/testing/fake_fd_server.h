@@ -46,6 +46,8 @@ class FakeFdServer {
   std::vector<v1::GrantNack> nacked() const;
   size_t presented() const;
   void WaitForAnswers(size_t n) const;
+  // Until `n` sessions were resumed in all.
+  void WaitForResumed(size_t n) const;
 
  private:
   struct Peer {
@@ -73,6 +75,7 @@ class FakeFdServer {
   uint64_t next_secret_ HP_GUARDED_BY(mu_) = 1;
   std::vector<std::string> acked_ HP_GUARDED_BY(mu_);
   std::vector<v1::GrantNack> nacked_ HP_GUARDED_BY(mu_);
+  size_t resumed_ HP_GUARDED_BY(mu_) = 0;
   size_t presented_ HP_GUARDED_BY(mu_) = 0;
   bool adopt_ HP_GUARDED_BY(mu_) = false;
 };
