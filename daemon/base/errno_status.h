@@ -30,6 +30,7 @@ absl::Status Annotate(const absl::Status& status, std::string_view prefix);
     }                                                         \
   } while (false)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): `lhs` can be a declaration.
 #define HP_STATUS_CONCAT_INNER(a, b) a##b
 #define HP_STATUS_CONCAT(a, b) HP_STATUS_CONCAT_INNER(a, b)
 // `HP_ASSIGN_OR_RETURN(auto x, F());`: x from a StatusOr, or return its status.
@@ -39,5 +40,6 @@ absl::Status Annotate(const absl::Status& status, std::string_view prefix);
   auto tmp = (expr);                             \
   if (!tmp.ok()) return std::move(tmp).status(); \
   lhs = *std::move(tmp)
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif  // HUGEPOOL_DAEMON_BASE_ERRNO_STATUS_H_

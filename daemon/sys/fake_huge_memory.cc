@@ -25,14 +25,14 @@ absl::Status FakeHugeFile::Grow(Bytes new_size) {
   if (mapped_) {
     return absl::FailedPreconditionError("a mapped file does not grow");
   }
-  const absl::Status status = kernel_->Grow(desc_, new_size);
+  absl::Status status = kernel_->Grow(desc_, new_size);
   if (status.ok()) size_ = new_size;
   return status;
 }
 
 absl::Status FakeHugeFile::Map(NodeId node) {
   if (mapped_) return absl::FailedPreconditionError("mapped already");
-  const absl::Status status = kernel_->MapFor(desc_, node);
+  absl::Status status = kernel_->MapFor(desc_, node);
   mapped_ = status.ok();
   node_ = node;
   return status;

@@ -276,6 +276,7 @@ void FakeKernel::SweepToken(Desc desc) {
 }
 
 bool FakeKernel::HeldByOthers(const Inode& inode) {
+  SweepInode(inode);
   for (const Desc desc : inode.descs) {
     if (!descs_.at(desc).daemon) return true;
   }

@@ -36,7 +36,7 @@ struct NodeMask {
 };
 
 absl::Status PolicyError(int e, const std::string& call) {
-  const absl::Status status = ErrnoToStatus(e, call);
+  absl::Status status = ErrnoToStatus(e, call);
   if (e != EPERM) return status;
   return Annotate(status,
                   "the placement cannot be kept: a seccomp filter refuses "

@@ -403,5 +403,20 @@ TEST_P(HugetlbTest, WholeGibsShareTheirPageTables) {
   EXPECT_EQ(status, 0);
 }
 
+TEST_P(HugetlbTest, PagesOf1G) {
+  auto gigantic = ReservedPages::Reserve(k1G, PageCount(1), kNode);
+  if (!gigantic.ok()) GTEST_SKIP() << gigantic.status();
+  auto file = memory_.Create(k1G, PageCount(1), kNode);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Map(kNode).ok());
+  ASSERT_TRUE((*file)->Populate(Bytes(0), GiB(1)).ok());
+  EXPECT_EQ(*(*file)->PageNodes(), std::vector<NodeId>{kNode});
+  EXPECT_EQ((*file)->Facts()->allocated, GiB(1));
+  EXPECT_EQ((*file)->Probe(), HolderAnswer::kFree);
+  EXPECT_EQ(gigantic->Free(), PageCount(0));
+  ASSERT_TRUE((*file)->GiveBack().ok());
+  EXPECT_TRUE(gigantic->WaitForFree(PageCount(1)));
+}
+
 }  // namespace
 }  // namespace hugepool::sys

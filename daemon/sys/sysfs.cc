@@ -61,8 +61,9 @@ std::vector<std::string> ListDirectory(const std::string& path) {
   const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(path.c_str()),
                                                 closedir);
   if (dir == nullptr) return names;
-  // readdir is safe on a stream that no other thread has.
-  while (const dirent* entry = readdir(dir.get())) {  // NOLINT
+  // Safe: no other thread has this stream.
+  while (const dirent* entry =
+             readdir(dir.get())) {  // NOLINT(concurrency-mt-unsafe)
     const std::string name = entry->d_name;
     if (name != "." && name != "..") names.push_back(name);
   }
