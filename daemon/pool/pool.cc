@@ -99,6 +99,13 @@ void Pool::NoLook(SlotId slot) {
   r.next_look = absl::InfiniteFuture();
 }
 
+void Pool::StartLettingGo(SlotId slot) {
+  Record& r = records_[slot];
+  r.let_go = true;
+  r.letting_go = true;
+  let_go_.push_back(slot);
+}
+
 // The extent is no more; its slot is free for another.
 void Pool::Forget(SlotId slot, ExtentState from) {
   NoLook(slot);
@@ -154,7 +161,7 @@ std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
     Record& r = records_[slot];
     r.in_place = terms.in_place;
     r.memory_lifetime = terms.memory_lifetime;
-    r.let_go = config_.let_go && !terms.keep_descriptor;
+    r.to_let_go = config_.let_go && !terms.keep_descriptor;
     r.ended = false;
     r.looks = 0;
     ++r.expected_opens;  // ours, at the grant
@@ -207,10 +214,7 @@ void Pool::Held(SlotId slot) {
   MutexLock lock(&mu_);
   Go(slot, kGranted, kHeld);
   Record& r = records_[slot];
-  if (r.let_go) {
-    r.letting_go = true;
-    let_go_.push_back(slot);
-  }
+  if (r.to_let_go) StartLettingGo(slot);
   // Its holder may have closed it before the acknowledgement was read.
   if (r.memory_lifetime && !r.let_go) Look(slot, absl::InfinitePast());
 }
@@ -225,9 +229,7 @@ void Pool::Return(SlotId slot, bool keep_in_place) {
   if (state == kProbing) return;  // settling will send it to Returning
   Go(slot, state, kReturning);
   if (config_.let_go && !r.let_go) {
-    r.let_go = true;
-    r.letting_go = true;
-    let_go_.push_back(slot);
+    StartLettingGo(slot);
   } else if (!r.letting_go) {
     Look(slot, absl::InfinitePast());
   }

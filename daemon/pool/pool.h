@@ -168,10 +168,10 @@ class Pool {
     bool ended = true;      // no lease lives in it
     bool in_place = false;  // GrantTerms
     bool memory_lifetime = false;
-    bool let_go = false;      // its descriptor is to be, or was, closed
+    bool to_let_go = false;   // at the acknowledgement
+    bool let_go = false;      // its descriptor is being, or was, closed
     bool letting_go = false;  // a kLetGo item is out
     bool poked = false;       // told something while it was being probed
-    bool wait_inode_end = false;  // Returning, no descriptor: wait for DELETE
   };
   using StockOfDomain =
       std::map<PageCount, std::vector<SlotId>, std::greater<>>;
@@ -183,6 +183,7 @@ class Pool {
   bool RemoveClean(SlotId slot) HP_REQUIRES(mu_);
   SlotId PopClean(DomainId domain, PageCount shape) HP_REQUIRES(mu_);
   void ToRetiring(SlotId slot, ExtentState from) HP_REQUIRES(mu_);
+  void StartLettingGo(SlotId slot) HP_REQUIRES(mu_);
   void Look(SlotId slot, absl::Time when) HP_REQUIRES(mu_);
   void NoLook(SlotId slot) HP_REQUIRES(mu_);
   void Forget(SlotId slot, ExtentState from) HP_REQUIRES(mu_);

@@ -292,7 +292,9 @@ void Pool::SettleProbe(const WorkItem& item, WorkOutcome outcome,
   Record& r = records_[slot];
   const bool free = outcome == WorkOutcome::kDone ||
                     outcome == WorkOutcome::kDamaged;
-  const bool both_say_so = free && (r.quiet || r.looks >= kPatience);
+  // The end of a let-go inode is the kernel's own word: nothing is open then.
+  const bool both_say_so =
+      free && (r.quiet || r.let_go || r.looks >= kPatience);
   if (!both_say_so) {
     if (outcome == WorkOutcome::kUnknown || outcome == WorkOutcome::kFailed) {
       r.in_place = false;

@@ -1,0 +1,148 @@
+// The daemon's deterministic core on the model of the kernel, with clients, for
+// op-sequence tests. Every operation is a method with plain numbers, so that a
+// failing sequence can be printed, pasted into a test, and run again.
+#ifndef HUGEPOOL_TESTS_CORE_CORE_WORLD_H_
+#define HUGEPOOL_TESTS_CORE_CORE_WORLD_H_
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/executor.h"
+#include "daemon/clear/engine.h"
+#include "daemon/extent/extent_files.h"
+#include "daemon/extent/extent_table.h"
+#include "daemon/lease/lease_manager.h"
+#include "daemon/pool/host.h"
+#include "daemon/reclaim/holder_news.h"
+#include "daemon/reclaim/steward.h"
+#include "daemon/sys/fake_huge_memory.h"
+#include "daemon/sys/fd_vault.h"
+
+namespace hugepool {
+
+class CoreWorld {
+ public:
+  struct Options {
+    bool let_go = false;  // a kernel without a probe
+    bool honest = false;  // holders neither punch, truncate nor chmod
+  };
+  // Clients 0..kClients-1. Even ones belong to a domain that may reuse in
+  // place; the last two share a domain that retires.
+  static constexpr int kClients = 6;
+
+  explicit CoreWorld(const Options& options);
+  ~CoreWorld();
+
+  // --- Operations -----------------------------------------------------------
+  // Clients.
+  void Connect(int client);
+  void Hang(int client);  // the connection drops, the process lives
+  void Kill(int client);  // the process dies, and its holdings with it
+  // `flags`: 1 private, 2 sealed, 4 reopenable, 8 wait, 16 memory lifetime,
+  // 32 one extent, 64 named.
+  void Acquire(int client, int pages, int gigantic, int node, int flags);
+  // Takes the oldest grant that arrived, checks that it is zero, fills it with
+  // a pattern of its own, and acknowledges or refuses it.
+  void Receive(int client, int acknowledge);
+  // Releases the n-th lease of the client; with `keep` its memory stays mapped
+  // and is written to later.
+  void Release(int client, int n, int keep);
+  void DropKept(int n);
+  // Holders, honest or not: works on the n-th holding.
+  void WriteAgain(int n);
+  void ForkAndKeep(int n);
+  void Reopen(int n);
+  void Punch(int n, int page);
+  void Truncate(int n);
+  void Chmod(int n);
+  void Pin(int n);
+  void Unpin(int n);
+  // The daemon's own steps.
+  void Step(int count);
+  void Deliver();
+  void LoseEvents();
+  void Advance(int milliseconds);
+  // The machine.
+  void TakeOutside(int pages);
+  void ReturnOutside();
+  void FailSomething(int which);
+
+  // --- Checks ---------------------------------------------------------------
+  // Empty: all is well; the first thing that is wrong otherwise.
+  std::string Check();
+  // Everybody leaves; afterwards all memory must be back and clean.
+  std::string CheckAllComesBack();
+
+  // Extents that clients received: a run that lends nothing proves nothing.
+  uint64_t received() const { return received_; }
+
+ private:
+  // One extent in some process's hands.
+  struct Holding {
+    sys::FakeHolder holder;
+    LeaseId lease;
+    int client = 0;
+    uint64_t pages = 0;
+    uint8_t tag = 0;
+    bool live = true;      // of a lease that was not given up
+    bool tampered = false;  // its own doing: content is not checked
+  };
+  struct Arrived {
+    GrantFrame frame;
+  };
+  class Sender;
+  class Sink;
+  struct Client {
+    std::optional<LeaseManager::SessionInfo> session;
+    bool connected = false;
+    std::vector<Arrived> arrived;
+    std::vector<LeaseId> leases;
+  };
+
+  Identity WhoIs(int client) const;
+  void Settle();
+  void Fault(std::string text);
+  void CheckContents();
+  Holding* PickHolding(int n, bool live_only = false);
+  void DropHoldings(int client);
+  std::string CheckRecount(bool quiescent);
+
+  const Options options_;
+  FakeClock clock_;
+  sys::FakeKernel kernel_;
+  std::unique_ptr<sys::FakeHugeMemory> memory_;
+  std::unique_ptr<sys::FakeKernelPools> counters_;
+  sys::FakeVault vault_;
+  std::unique_ptr<ManualExecutor> executor_;
+  std::unique_ptr<ExtentTable> table_;
+  std::unique_ptr<ExtentFiles> files_;
+  std::unique_ptr<Host> host_;
+  std::unique_ptr<HolderNews> news_;
+  std::unique_ptr<sys::FakeHolderWatch> watch_;
+  std::unique_ptr<Domains> domains_;
+  std::unique_ptr<Sender> sender_;
+  std::unique_ptr<Sink> sink_;
+  std::unique_ptr<LeaseManager> manager_;
+  InlineEngine engine_;
+  std::vector<std::unique_ptr<Steward>> stewards_;
+
+  std::vector<Client> clients_;
+  std::vector<Holding> holdings_;
+  std::vector<sys::FakePin> pins_;
+  PageCount outside_;
+  int requests_ = 0;
+  uint64_t received_ = 0;
+  uint8_t next_tag_ = 1;
+  bool punched_ = false;
+  bool events_lost_ = false;
+  std::string fault_;
+};
+
+}  // namespace hugepool
+
+#endif  // HUGEPOOL_TESTS_CORE_CORE_WORLD_H_
