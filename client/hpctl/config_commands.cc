@@ -1,0 +1,69 @@
+// config check, show.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_split.h"
+#include "client/hpctl/check_config.h"
+#include "client/hpctl/commands.h"
+#include "client/hpctl/exit_code.h"
+#include "client/hpctl/json_output.h"
+#include "client/hpctl/rpc.h"
+
+namespace hugepool::hpctl {
+namespace {
+
+int Check(const Globals& globals, const std::string& path) {
+  const auto yaml = CheckConfigFile(path);
+  if (globals.json) {
+    auto errors = nlohmann::ordered_json::array();
+    if (!yaml.ok()) {
+      const std::vector<std::string> lines =
+          absl::StrSplit(yaml.status().message(), '\n', absl::SkipEmpty());
+      for (const std::string& line : lines) errors.push_back(line);
+    }
+    PrintJson(*globals.out,
+              {{"file", path}, {"ok", yaml.ok()}, {"errors", errors}});
+  } else if (yaml.ok()) {
+    *globals.out << path << ": good\n";
+  } else {
+    // As a compiler would: the lines begin with file and line.
+    *globals.err << yaml.status().message() << "\n";
+  }
+  if (yaml.ok()) return kExitOk;
+  // A file that is wrong is no wrong use of hpctl.
+  return absl::IsInvalidArgument(yaml.status()) ? kExitFailed
+                                                : ExitCodeOf(yaml.status());
+}
+
+int Show(const Globals& globals) {
+  auto daemon = Daemon::At(globals);
+  if (!daemon.ok()) return Report(globals, daemon.status());
+  v1::GetConfigResponse response;
+  if (absl::Status s = daemon->CallAdmin(&v1::HugePoolAdmin::Stub::GetConfig,
+                                         v1::GetConfigRequest(), &response);
+      !s.ok()) {
+    return Report(globals, s);
+  }
+  if (globals.json) {
+    PrintJson(*globals.out, ToJson(response));
+  } else {
+    *globals.out << response.yaml();
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddConfigCommands(CLI::App* app, const Globals* globals, Action* action) {
+  auto* config = app->add_subcommand("config", "the daemon's configuration");
+  config->require_subcommand(1);
+  auto* check = config->add_subcommand("check", "whether a file is right");
+  const auto path = std::make_shared<std::string>();
+  check->add_option("FILE", *path, "the configuration file")->required();
+  check->callback([=] { *action = [=] { return Check(*globals, *path); }; });
+  config->add_subcommand("show", "what is in force, defaults included")
+      ->callback([=] { *action = [=] { return Show(*globals); }; });
+}
+
+}  // namespace hugepool::hpctl

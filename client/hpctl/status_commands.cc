@@ -1,0 +1,146 @@
+// status, health, version.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/hpctl/commands.h"
+#include "client/hpctl/exit_code.h"
+#include "client/hpctl/json_output.h"
+#include "client/hpctl/pool_table.h"
+#include "client/hpctl/rpc.h"
+#include "client/hpctl/table.h"
+#include "client/hpctl/version.h"
+#include "daemon/base/errno_status.h"
+#include "daemon/base/units.h"
+
+namespace hugepool::hpctl {
+namespace {
+
+absl::StatusOr<v1::GetStatusResponse> GetStatus(const Globals& globals) {
+  HP_ASSIGN_OR_RETURN(Daemon daemon, Daemon::At(globals));
+  v1::GetStatusResponse status;
+  HP_RETURN_IF_ERROR(daemon.Call(&v1::HugePool::Stub::GetStatus,
+                                 v1::GetStatusRequest(), &status));
+  return status;
+}
+
+void PrintHead(const v1::GetStatusResponse& status, std::ostream& out) {
+  out << "hugepoold " << TextCell(status.version()) << ", "
+      << (status.ready() ? "ready" : "not ready") << ", backend "
+      << TextCell(status.backend()) << ", probe " << TextCell(status.probe());
+  if (status.has_started()) {
+    out << ", up " << AgeCell(absl::Now() - FromProto(status.started()));
+  }
+  out << "\n"
+      << status.sessions() << " sessions, " << status.leases() << " leases, "
+      << status.descriptors_in_flight() << " descriptors in flight";
+  if (status.descriptor_limit() != 0) {
+    out << ", room for " << status.descriptor_limit() << " more";
+  }
+  out << "\n";
+}
+
+void PrintDomains(const v1::GetStatusResponse& status, std::ostream& out) {
+  Table table({"DOMAIN", "CHARGED", "RETURNING", "QUOTA", "LEASES", "REUSE"});
+  for (const v1::DomainStatus& domain : status.domains()) {
+    table.AddRow({domain.domain(), SizeCell(domain.charged_bytes()),
+                  SizeCell(domain.returning_bytes()),
+                  SizeCell(domain.quota_bytes()), absl::StrCat(domain.leases()),
+                  domain.in_place() ? "in place" : "retire"});
+  }
+  if (table.empty()) return;
+  out << "\n";
+  table.Print(out);
+}
+
+void PrintWaits(const v1::GetStatusResponse& status, std::ostream& out) {
+  Table table({"WAITING", "DOMAIN", "WANTS", "AVAILABLE", "PLACE", "FOR"});
+  for (const v1::WaitStatus& wait : status.waits()) {
+    table.AddRow(
+        {wait.request_id(), wait.domain(), SizeCell(wait.wanted_bytes()),
+         SizeCell(wait.available_bytes()), absl::StrCat(wait.position()),
+         AgeCell(FromProto(wait.waited()))});
+  }
+  if (table.empty()) return;
+  out << "\n";
+  table.Print(out);
+}
+
+int Status(const Globals& globals) {
+  const auto status = GetStatus(globals);
+  if (!status.ok()) return Report(globals, status.status());
+  if (globals.json) {
+    PrintJson(*globals.out, ToJson(*status));
+    return kExitOk;
+  }
+  std::ostream& out = *globals.out;
+  PrintHead(*status, out);
+  if (status->pools_size() > 0) {
+    out << "\n";
+    PrintPools(status->pools(), /*wide=*/false, out);
+  }
+  PrintDomains(*status, out);
+  PrintWaits(*status, out);
+  for (const std::string& warning : status->warnings()) {
+    out << "warning: " << TextCell(warning) << "\n";
+  }
+  return kExitOk;
+}
+
+// Why the daemon is not ready, as far as it says.
+std::string WhyNotReady(const v1::GetStatusResponse& status) {
+  for (const v1::PoolStatus& pool : status.pools()) {
+    if (!pool.shortfall().empty()) {
+      return absl::StrCat("pool of ", ToString(Bytes(pool.page_size())),
+                          " pages on node ", pool.node(), ": ",
+                          TextCell(pool.shortfall()));
+    }
+  }
+  return status.warnings_size() > 0 ? TextCell(status.warnings(0))
+                                    : "pools are being filled";
+}
+
+int Health(const Globals& globals, bool must_be_ready) {
+  const auto status = GetStatus(globals);
+  if (!status.ok()) return Report(globals, status.status());
+  const std::string why = status->ready() ? "" : WhyNotReady(*status);
+  if (globals.json) {
+    PrintJson(*globals.out,
+              {{"alive", true}, {"ready", status->ready()}, {"why", why}});
+  } else {
+    *globals.out << (status->ready() ? "ready" : "alive, not ready: " + why)
+                 << "\n";
+  }
+  return must_be_ready && !status->ready() ? kExitFailed : kExitOk;
+}
+
+int Version(const Globals& globals) {
+  const auto status = GetStatus(globals);
+  const std::string daemon = status.ok() ? TextCell(status->version()) : "";
+  if (globals.json) {
+    PrintJson(
+        *globals.out,
+        {{"hpctl", kVersion}, {"api", "hugepool.v1"}, {"daemon", daemon}});
+  } else {
+    *globals.out << "hpctl " << kVersion << ", API hugepool.v1\nhugepoold "
+                 << (status.ok() ? daemon : "cannot be reached") << "\n";
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+void AddStatusCommands(CLI::App* app, const Globals* globals, Action* action) {
+  app->add_subcommand("status", "pools, domains and who waits")->callback([=] {
+    *action = [=] { return Status(*globals); };
+  });
+  auto* health = app->add_subcommand("health", "whether the daemon answers");
+  const auto ready = std::make_shared<bool>(false);
+  health->add_flag("--ready", *ready, "fail too while pools are being filled");
+  health->callback([=] { *action = [=] { return Health(*globals, *ready); }; });
+  app->add_subcommand("version", "versions of hpctl and of the daemon")
+      ->callback([=] { *action = [=] { return Version(*globals); }; });
+}
+
+}  // namespace hugepool::hpctl
