@@ -1,0 +1,83 @@
+// The admin service of admin.proto.
+#ifndef HUGEPOOL_DAEMON_SERVICE_ADMIN_SERVICE_H_
+#define HUGEPOOL_DAEMON_SERVICE_ADMIN_SERVICE_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "daemon/pool/host.h"
+#include "daemon/service/identities.h"
+#include "grpcpp/server_context.h"
+#include "hugepool/v1/admin.grpc.pb.h"
+
+namespace hugepool::service {
+
+// Thread-safe. Answers on connections of admin.sock only; elsewhere every method
+// is PERMISSION_DENIED.
+class AdminService : public v1::HugePoolAdmin::CallbackService {
+ public:
+  // `config_yaml`: the configuration in force, defaults included.
+  AdminService(Host* host, const Identities* identities,
+               std::string config_yaml)
+      : host_(host),
+        identities_(identities),
+        config_yaml_(std::move(config_yaml)) {}
+
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const v1::DrainRequest* request,
+                                  v1::DrainResponse* reply) override;
+  grpc::ServerUnaryReactor* GetConfig(grpc::CallbackServerContext* context,
+                                      const v1::GetConfigRequest* request,
+                                      v1::GetConfigResponse* reply) override;
+
+  // Refused as UNIMPLEMENTED today.
+  grpc::ServerUnaryReactor* SetPoolTarget(
+      grpc::CallbackServerContext* context, const v1::SetPoolTargetRequest*,
+      v1::SetPoolTargetResponse*) override {
+    return NotYet(context, "SetPoolTarget");
+  }
+  grpc::ServerUnaryReactor* Reclaim(grpc::CallbackServerContext* context,
+                                    const v1::ReclaimRequest*,
+                                    v1::ReclaimResponse*) override {
+    return NotYet(context, "Reclaim");
+  }
+  grpc::ServerUnaryReactor* Demote(grpc::CallbackServerContext* context,
+                                   const v1::DemoteRequest*,
+                                   v1::DemoteResponse*) override {
+    return NotYet(context, "Demote");
+  }
+  grpc::ServerUnaryReactor* RevokeLease(grpc::CallbackServerContext* context,
+                                        const v1::RevokeLeaseRequest*,
+                                        v1::RevokeLeaseResponse*) override {
+    return NotYet(context, "RevokeLease");
+  }
+  grpc::ServerUnaryReactor* Verify(grpc::CallbackServerContext* context,
+                                   const v1::VerifyRequest*,
+                                   v1::VerifyResponse*) override {
+    return NotYet(context, "Verify");
+  }
+  grpc::ServerUnaryReactor* SetTuning(grpc::CallbackServerContext* context,
+                                      const v1::SetTuningRequest*,
+                                      v1::SetTuningResponse*) override {
+    return NotYet(context, "SetTuning");
+  }
+  grpc::ServerUnaryReactor* ReloadConfig(grpc::CallbackServerContext* context,
+                                         const v1::ReloadConfigRequest*,
+                                         v1::ReloadConfigResponse*) override {
+    return NotYet(context, "ReloadConfig");
+  }
+
+ private:
+  // NOT_ALLOWED unless the call came through the admin socket.
+  absl::Status Check(const grpc::CallbackServerContext& context) const;
+  grpc::ServerUnaryReactor* NotYet(grpc::CallbackServerContext* context,
+                                   const char* method) const;
+
+  Host* const host_;
+  const Identities* const identities_;
+  const std::string config_yaml_;
+};
+
+}  // namespace hugepool::service
+
+#endif  // HUGEPOOL_DAEMON_SERVICE_ADMIN_SERVICE_H_

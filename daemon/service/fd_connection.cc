@@ -1,0 +1,141 @@
+#include "daemon/service/fd_connection.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/base/errno_status.h"
+#include "daemon/base/refusal.h"
+#include "daemon/service/frames.h"
+
+namespace hugepool::service {
+namespace {
+
+absl::Status Over() {
+  return absl::UnavailableError("the session's fd channel is closed");
+}
+
+absl::Status SendError(int error_number) {
+  switch (error_number) {
+    case ETOOMANYREFS:
+      return Refuse(RefusalReason::kQuota,
+                    "the kernel allows no more descriptors on their way",
+                    "other clients have not received theirs: try again soon");
+    case EPIPE:
+    case ECONNRESET:
+    case ENOTCONN:
+      return Over();
+    default:
+      return ErrnoToStatus(error_number, "sendmsg(fd channel)");
+  }
+}
+
+}  // namespace
+
+uint32_t FdConnection::InputEvents() { return EPOLLIN | EPOLLRDHUP; }
+
+absl::Status FdConnection::Send(OutFrame frame) {
+  uint64_t number = 0;
+  {
+    MutexLock lock(&mu_);
+    if (closed_) return Over();
+    if (queue_.size() >= limits_.max_queued_frames ||
+        queued_fds_ + frame.fds.size() > limits_.max_queued_fds) {
+      return Refuse(
+          RefusalReason::kQuota,
+          absl::StrCat("the session has ", queue_.size(), " frames with ",
+                       queued_fds_, " descriptors to receive already"),
+          "read from the fd channel");
+    }
+    number = next_number_++;
+    queued_fds_ += frame.fds.size();
+    queue_.push_back({std::move(frame), number});
+    if (sending_ || blocked_) return absl::OkStatus();
+    sending_ = true;
+  }
+  return Drain(number);
+}
+
+// The next frame for the sender; false: none, and there is no sender any more.
+bool FdConnection::Next(Queued* out) {
+  MutexLock lock(&mu_);
+  if (closed_ || queue_.empty()) {
+    sending_ = false;
+    return false;
+  }
+  *out = std::move(queue_.front());
+  queue_.pop_front();
+  queued_fds_ -= out->frame.fds.size();
+  return true;
+}
+
+// Puts the frame back for when the socket is writable.
+void FdConnection::Block(Queued again) {
+  {
+    MutexLock lock(&mu_);
+    sending_ = false;
+    if (closed_) return;
+    blocked_ = true;
+    queued_fds_ += again.frame.fds.size();
+    queue_.push_front(std::move(again));
+  }
+  // Level-triggered: if it became writable meanwhile, epoll says so at once.
+  Watch(/*writable=*/true);
+}
+
+// The caller is the sender. Sends what is queued; the status is that of the
+// frame numbered `own`, where this call sent it.
+absl::Status FdConnection::Drain(uint64_t own) {
+  absl::Status status;
+  Queued item;
+  while (Next(&item)) {
+    const int error_number =
+        SendFrame(socket_.get(), item.frame.bytes, item.frame.fds);
+    if (error_number == EAGAIN) {
+      Block(std::move(item));
+      return status;
+    }
+    if (error_number != 0) {
+      const absl::Status failed = SendError(error_number);
+      if (item.number == own) {
+        status = failed;
+      } else if (item.frame.lease.valid()) {
+        lost_(item.frame);
+      }
+    }
+    item.frame.fds.clear();
+  }
+  return status;
+}
+
+void FdConnection::Writable() {
+  // First this, then sending: an EAGAIN in Drain watches again.
+  Watch(/*writable=*/false);
+  {
+    MutexLock lock(&mu_);
+    if (!blocked_) return;
+    blocked_ = false;
+    sending_ = true;
+  }
+  Drain(0).IgnoreError();
+}
+
+void FdConnection::Close() {
+  std::deque<Queued> dropped;  // closed after the lock is released
+  MutexLock lock(&mu_);
+  closed_ = true;
+  dropped.swap(queue_);
+  queued_fds_ = 0;
+}
+
+void FdConnection::Watch(bool writable) {
+  epoll_event event = {};
+  event.events = InputEvents() | (writable ? uint32_t{EPOLLOUT} : 0);
+  event.data.u64 = epoll_data_;
+  // ENOENT where the connection was taken out already.
+  (void)epoll_ctl(epoll_, EPOLL_CTL_MOD, socket_.get(), &event);
+}
+
+}  // namespace hugepool::service
