@@ -333,8 +333,8 @@ void LeaseManager::FinishTake(LeaseId id, Taken taken) {
       // Never sent, never charged: the pools get it back as from a holder.
       Entry* entry = FindEntry(id);
       for (const TakenExtent& e : entry->lease.extents) {
-        Pool& pool = deps_.host->PoolOf(e.slot);
-        pool.Return(e.slot, /*keep_in_place=*/true);
+        Pool& pool = deps_.host->PoolOf(e);
+        pool.Return(e.slot, id, /*keep_in_place=*/true);
         after.wake.insert(&pool);
       }
       entry->lease.extents.clear();
@@ -428,7 +428,7 @@ absl::Status LeaseManager::Acknowledge(SessionId session, LeaseId id,
     if (lease.phase == LeasePhase::kGranted) {
       lease.phase = LeasePhase::kHeld;
       for (const TakenExtent& e : lease.extents) {
-        Pool& pool = deps_.host->PoolOf(e.slot);
+        Pool& pool = deps_.host->PoolOf(e);
         pool.Held(e.slot);
         // Only a MEMORY lease or a pool that lets go has work now.
         if (lease.lifetime == Lifetime::kMemory || pool.lets_go()) {

@@ -73,8 +73,8 @@ void LeaseManager::EndLease(Entry& entry, LeaseNews::Kind why, After* after) {
   Publish(why, lease, after);
   lease.phase = LeasePhase::kReturning;
   for (const TakenExtent& e : lease.extents) {
-    Pool& pool = deps_.host->PoolOf(e.slot);
-    pool.Return(e.slot, /*keep_in_place=*/true);
+    Pool& pool = deps_.host->PoolOf(e);
+    pool.Return(e.slot, lease.id, /*keep_in_place=*/true);
     after->wake.insert(&pool);
   }
   if (lease.extents.empty()) EraseLease(lease.id, after);

@@ -258,7 +258,7 @@ absl::StatusOr<LeaseManager::Granted> LeaseManager::AttachNow(
     // A descriptor that went to several holders is not for reuse in place.
     lease.in_place = false;
     for (const TakenExtent& e : lease.extents) {
-      deps_.host->PoolOf(e.slot).ExpectOpen(e.slot);
+      deps_.host->PoolOf(e).ExpectOpen(e.slot);
     }
     Fly(*session, lease);
     entry.sending = true;

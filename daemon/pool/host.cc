@@ -45,11 +45,11 @@ Host::Host(const std::vector<PoolConfig>& pools,
   }
 }
 
-Pool& Host::PoolOf(SlotId slot) const {
-  const NodeId node = table_->node(slot);
-  const PageSize size = table_->page_size(slot);
+Pool& Host::PoolOf(const TakenExtent& extent) const {
   for (const auto& pool : pools_) {
-    if (pool->node == node && pool->page_size == size) return *pool;
+    if (pool->node == extent.node && pool->page_size == extent.page_size) {
+      return *pool;
+    }
   }
   HP_CHECK(false, "every extent has a pool");
   __builtin_unreachable();

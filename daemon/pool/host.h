@@ -67,8 +67,8 @@ class Host {
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
   const std::vector<std::unique_ptr<Pool>>& pools() const { return pools_; }
-  // The pool an extent belongs to.
-  Pool& PoolOf(SlotId slot) const;
+  // The pool that gave an extent, also when its slot serves another by now.
+  Pool& PoolOf(const TakenExtent& extent) const;
   const ExtentTable& table() const { return *table_; }
 
   absl::Status CheckInvariants() const;

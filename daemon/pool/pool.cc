@@ -219,9 +219,12 @@ void Pool::Held(SlotId slot) {
   if (r.memory_lifetime && !r.let_go) Look(slot, absl::InfinitePast());
 }
 
-void Pool::Return(SlotId slot, bool keep_in_place) {
+void Pool::Return(SlotId slot, LeaseId lease, bool keep_in_place) {
   MutexLock lock(&mu_);
-  Record& r = records_[slot];
+  auto it = records_.find(slot);
+  if (it == records_.end()) return;
+  if (table_->lease(slot) != lease && !Planted(Defect::kStaleLedger)) return;
+  Record& r = it->second;
   r.ended = true;
   r.looks = 0;
   if (!keep_in_place) r.in_place = false;

@@ -113,7 +113,11 @@ class Pool {
   void Held(SlotId slot) HP_EXCLUDES(mu_);
   // Granted or Held -> Returning: rolled back or released; to be probed at
   // once. `keep_in_place` false withdraws the permission to clear in place.
-  void Return(SlotId slot, bool keep_in_place) HP_EXCLUDES(mu_);
+  // Nothing happens where `lease` has the extent no more: the memory of a
+  // MEMORY lease can come back by itself just before it is released, while the
+  // news of it is still on its way.
+  void Return(SlotId slot, LeaseId lease, bool keep_in_place)
+      HP_EXCLUDES(mu_);
   // The daemon is about to open `slot` for a holder once more: that opening is
   // not a tripwire.
   void ExpectOpen(SlotId slot) HP_EXCLUDES(mu_);
