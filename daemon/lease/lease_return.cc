@@ -74,7 +74,7 @@ void LeaseManager::EndLease(Entry& entry, LeaseNews::Kind why, After* after) {
   lease.phase = LeasePhase::kReturning;
   for (const TakenExtent& e : lease.extents) {
     Pool& pool = deps_.host->PoolOf(e);
-    pool.Return(e.slot, lease.id, /*keep_in_place=*/true);
+    pool.Return(e.slot, lease.id, /*keep_in_place=*/lease.in_place);
     after->wake.insert(&pool);
   }
   if (lease.extents.empty()) EraseLease(lease.id, after);
