@@ -125,8 +125,8 @@ void LeaseManager::ExpireGrant(LeaseId id, uint64_t generation) {
     MutexLock lock(&mu_);
     if (!in_flight_.contains({id, generation})) return;
     Entry* entry = FindEntry(id);
-    if (entry == nullptr) return;
-    if (entry->lease.phase == LeasePhase::kGranted) {
+    // The lease can be gone before an attachment to it was acknowledged.
+    if (entry != nullptr && entry->lease.phase == LeasePhase::kGranted) {
       EndLease(*entry, LeaseNews::Kind::kRolledBack, &after);
     } else {
       Landed(id, generation);
