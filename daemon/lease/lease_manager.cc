@@ -234,6 +234,7 @@ void LeaseManager::Wait(LeaseId id) {
   Run(std::move(after));
   if (cancelled && deps_.host->CancelWait(id)) {
     Fail(id, absl::CancelledError("the session ended while it waited"));
+    OnNews(PoolNews{{}, true});  // those behind it may pass now
   }
 }
 

@@ -37,11 +37,15 @@ void LeaseManager::Run(After after) {
       (void)Release(self, id, "");
     });
   }
+  bool somebody_left = false;
   for (LeaseId id : after.cancel_waits) {
     if (deps_.host->CancelWait(id)) {
+      somebody_left = true;
       Fail(id, absl::UnavailableError("the session ended while it waited"));
     }
   }
+  // Those behind it may pass now.
+  if (somebody_left) OnNews(PoolNews{{}, true});
   for (const auto& call : after.calls) call();
 }
 
