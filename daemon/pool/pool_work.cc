@@ -123,6 +123,7 @@ DemandView Pool::View() const {
 
 std::optional<WorkItem> Pool::TakeBuild(absl::Time now) {
   if (!filling_ || now < build_after_) return std::nullopt;
+  build_after_ = absl::InfinitePast();  // over: nothing to wake up for
   if (!queue_.empty()) {
     const DemandStep step =
         PlanDemands(View(), std::vector<Demand>(queue_.begin(), queue_.end()));
@@ -211,7 +212,7 @@ absl::Time Pool::NextLook() const {
   MutexLock lock(&mu_);
   absl::Time next = absl::InfiniteFuture();
   if (!looks_.empty()) next = looks_.begin()->first;
-  if (build_backoff_ > absl::ZeroDuration()) {
+  if (filling_ && build_after_ != absl::InfinitePast()) {
     next = std::min(next, build_after_);
   }
   return next;
