@@ -43,7 +43,7 @@ void ThreadExecutor::Run() {
     std::function<void()> f;
     {
       MutexLock lock(&mu_);
-      while (now_.empty()) {
+      while (true) {
         const absl::Time now = clock->Now();
         while (!later_.empty() && later_.begin()->first <= now) {
           now_.push_back(std::move(later_.begin()->second));

@@ -48,12 +48,17 @@ class CondVar {
     cv_.wait(lock);
     lock.release();
   }
-  // False when `timeout` passed first.
+  // False when `timeout` passed first. A very long one ends after a day in a
+  // spurious wake-up: the library adds it to the time of day, which overflows
+  // for an infinite one and would return at once.
   bool WaitFor(Mutex* mu, absl::Duration timeout) HP_REQUIRES(mu) {
+    constexpr absl::Duration kLongest = absl::Hours(24);
+    const bool endless = timeout > kLongest;
     std::unique_lock<std::mutex> lock(mu->mu_, std::adopt_lock);
-    const auto r = cv_.wait_for(lock, absl::ToChronoNanoseconds(timeout));
+    const auto r = cv_.wait_for(
+        lock, absl::ToChronoNanoseconds(endless ? kLongest : timeout));
     lock.release();
-    return r == std::cv_status::no_timeout;
+    return endless || r == std::cv_status::no_timeout;
   }
   void Signal() { cv_.notify_one(); }
   void SignalAll() { cv_.notify_all(); }
