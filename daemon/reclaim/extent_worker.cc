@@ -30,7 +30,7 @@ ExtentWorker::Result ExtentWorker::Execute(Pool& pool, const WorkItem& item) {
     case WorkKind::kProbe: return Probe(item);
     case WorkKind::kClear: return Clear(item);
     case WorkKind::kRetire: return Retire(pool, item);
-    case WorkKind::kLetGo: return LetGo(item);
+    case WorkKind::kLetGo: return LetGo(pool, item);
   }
   return {WorkOutcome::kFailed, "unknown work"};
 }
@@ -173,9 +173,12 @@ ExtentWorker::Result ExtentWorker::Retire(Pool& pool, const WorkItem& item) {
   return {WorkOutcome::kDone, std::string(given.message())};
 }
 
-ExtentWorker::Result ExtentWorker::LetGo(const WorkItem& item) {
+ExtentWorker::Result ExtentWorker::LetGo(Pool& pool, const WorkItem& item) {
   std::unique_ptr<sys::HugeFile> file = deps_.files->Remove(item.slot);
-  if (file != nullptr) let_go_[item.slot] = file->inode();
+  if (file == nullptr) return {};
+  let_go_[item.slot] = file->inode();
+  // The vault's dup would keep the inode alive when its holders are gone.
+  (void)deps_.vault->Remove(VaultName(pool.IdOf(item)));
   return {};
 }
 

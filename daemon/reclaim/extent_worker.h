@@ -47,7 +47,7 @@ class ExtentWorker {
   Result Probe(const WorkItem& item);
   Result Clear(const WorkItem& item);
   Result Retire(Pool& pool, const WorkItem& item);
-  Result LetGo(const WorkItem& item);
+  Result LetGo(Pool& pool, const WorkItem& item);
   bool KeepsMapping(const sys::HugeFile& file) const;
   absl::Status CheckNodes(sys::HugeFile& file, NodeId node) const;
   void PunchALiveOne(const WorkItem& item);
