@@ -79,6 +79,7 @@ std::optional<WorkItem> Pool::TakeProbe(absl::Time now) {
   r.poked = false;
   Go(slot, table_->state(slot), kProbing);
   WorkItem item = Item(WorkKind::kProbe, slot);
+  item.live = !r.ended;
   item.for_reuse = r.in_place && !r.tripped;
   return item;
 }

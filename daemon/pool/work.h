@@ -47,6 +47,7 @@ class [[nodiscard]] WorkItem {
         pages(o.pages),
         from(o.from),
         urgent(o.urgent),
+        live(o.live),
         for_reuse(o.for_reuse),
         open_(std::exchange(o.open_, false)) {}
   WorkItem& operator=(WorkItem&&) = delete;
@@ -59,6 +60,9 @@ class [[nodiscard]] WorkItem {
   const PageCount pages;  // the extent's pages (build: as they shall be)
   PageCount from;         // build: pages that are there and clean already
   bool urgent = false;    // somebody waits for it
+  // Probe: its lease has not ended, so its inode stays with the holder unless
+  // nobody holds it any more.
+  bool live = false;
   // Probe: check the node of every page too, since the memory may be reused in
   // place.
   bool for_reuse = false;

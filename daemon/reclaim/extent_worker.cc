@@ -102,6 +102,8 @@ absl::Status ExtentWorker::Finish(const WorkItem& item, sys::HugeFile& file) {
 
 // In the order that docs/design.md argues: inode back, facts, probe, then what
 // the holder may have done to the file.
+// While the lease lives, the inode is taken back only when a first probe says
+// that nobody is there: it may be the holder's to open again (`reopenable`).
 ExtentWorker::Result ExtentWorker::Probe(const WorkItem& item) {
   sys::HugeFile* file = deps_.files->Get(item.slot);
   if (file == nullptr) {  // let go: the end of the inode is the only news
@@ -109,9 +111,14 @@ ExtentWorker::Result ExtentWorker::Probe(const WorkItem& item) {
     const bool gone = it == let_go_.end() || deps_.news->Gone(it->second);
     return {gone ? WorkOutcome::kDone : WorkOutcome::kBusy, ""};
   }
-  const absl::Status back = file->TakeInodeBack();
-  if (!back.ok()) return Failed(back);
-  switch (file->Probe()) {
+  sys::HolderAnswer answer = sys::HolderAnswer::kFree;
+  if (item.live) answer = file->Probe();
+  if (answer == sys::HolderAnswer::kFree) {
+    const absl::Status back = file->TakeInodeBack();
+    if (!back.ok()) return Failed(back);
+    answer = file->Probe();
+  }
+  switch (answer) {
     case sys::HolderAnswer::kBusy: return {WorkOutcome::kBusy, ""};
     case sys::HolderAnswer::kUnknown: return {WorkOutcome::kUnknown, ""};
     case sys::HolderAnswer::kFree: break;
