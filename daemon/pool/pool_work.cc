@@ -178,12 +178,10 @@ std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
 }
 
 ShapeCounts Pool::WantedShapes() const {
-  PageCount away = charged_ - InState(kClean) - InState(kPopulating);
-  const PageCount room =
-      config_.high > away ? config_.high - away : PageCount(0);
-  PageCount stock = InState(kClean) + InState(kPopulating) +
-                    Budget(config_.target);
-  return PlanShapes(std::min(room, stock), config_.shapes, learner_.Learned());
+  const PageCount stock = InState(kClean) + InState(kPopulating) +
+                          Budget(config_.target);
+  return PlanShapes(std::min(config_.high, stock), config_.shapes,
+                    learner_.Learned());
 }
 
 std::optional<PageCount> Pool::NextFill() const {
