@@ -117,18 +117,31 @@ absl::Status Host::Short(
     const std::vector<ShapeCounts>& stock) const {
   Refusal refusal{RefusalReason::kPoolShort, {}, {}, ""};
   bool pages_enough = true;
+  // What earlier segments leave for the later ones.
+  std::vector<PageCount> left;
+  for (const ShapeCounts& counts : stock) left.push_back(TotalPages(counts));
   for (const auto& of_segment : options) {
     refusal.wanted +=
         of_segment.front().page_size.Of(of_segment.front().pages);
-    Bytes best;
+    const SegmentOption* best = nullptr;
+    PageCount best_pages;
     for (const SegmentOption& o : of_segment) {
       PageCount pages;
-      for (size_t i : o.pools) pages += TotalPages(stock[i]);
-      if (pages > o.pages) pages = o.pages;
-      best = std::max(best, o.page_size.Of(pages));
-      if (pages < o.pages) pages_enough = false;
+      for (size_t i : o.pools) pages += left[i];
+      pages = std::min(pages, o.pages);
+      if (best == nullptr ||
+          o.page_size.Of(pages) > best->page_size.Of(best_pages)) {
+        best = &o;
+        best_pages = pages;
+      }
     }
-    refusal.available += best;
+    refusal.available += best->page_size.Of(best_pages);
+    if (best_pages < best->pages) pages_enough = false;
+    for (size_t i : best->pools) {
+      const PageCount part = std::min(best_pages, left[i]);
+      left[i] -= part;
+      best_pages -= part;
+    }
   }
   if (pages_enough) {
     refusal.hint =
