@@ -128,12 +128,19 @@ uint32_t Limit(uint32_t asked, uint32_t limit) {
   return asked == 0 ? limit : std::min(asked, limit);
 }
 
+// How many candidates get a share of an interleaved segment, and so at least
+// one extent.
+uint64_t InterleavedParts(const SegmentOption& option) {
+  return std::min<uint64_t>(option.pools.size(), option.pages.value());
+}
+
 // An even share of the pages for each candidate, dealt out in turn.
 std::optional<std::vector<PlannedExtent>> Interleave(
     const SegmentOption& option, uint32_t limit,
     std::vector<ShapeCounts>& stock) {
   const size_t n = option.pools.size();
-  if (n == 0 || limit < n) return std::nullopt;
+  const uint64_t parts = InterleavedParts(option);
+  if (parts == 0 || limit < parts) return std::nullopt;
   std::vector<std::vector<PageCount>> shares;
   for (size_t i = 0; i < n; ++i) {
     const PageCount share(option.pages.value() / n +
@@ -142,7 +149,7 @@ std::optional<std::vector<PlannedExtent>> Interleave(
       shares.emplace_back();
       continue;
     }
-    auto pieces = Compose(share, static_cast<uint32_t>(limit / n),
+    auto pieces = Compose(share, static_cast<uint32_t>(limit / parts),
                           stock[option.pools[i]]);
     if (!pieces) return std::nullopt;
     shares.push_back(*std::move(pieces));
@@ -243,8 +250,11 @@ std::optional<std::vector<std::pair<size_t, PageCount>>> SpreadDemand(
   std::vector<std::pair<size_t, PageCount>> spread;
   const size_t n = option.pools.size();
   if (n == 0) return std::nullopt;
-  if (option.mode == PlacementMode::kInterleave && n > 1 &&
-      option.max_extents != 1) {
+  if (option.mode == PlacementMode::kInterleave && n > 1) {
+    if (option.max_extents != 0 &&
+        option.max_extents < InterleavedParts(option)) {
+      return std::nullopt;
+    }
     for (size_t i = 0; i < n; ++i) {
       const PageCount share(option.pages.value() / n +
                             (i < option.pages.value() % n ? 1 : 0));

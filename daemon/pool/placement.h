@@ -31,8 +31,9 @@ struct SegmentOption {
 };
 
 // All ways to serve a segment, in order of preference, those that can never
-// fit left out. Errors: BAD_REQUEST (size 0 or above 2^62), UNKNOWN_PAGE_SIZE,
-// NO_SUCH_NODE, NEVER_FITS; each lists what there is.
+// fit left out. Errors: BAD_REQUEST (size 0, BIND without nodes),
+// UNKNOWN_PAGE_SIZE, NO_SUCH_NODE, NEVER_FITS (too large, or interleaved over
+// more nodes than extents are allowed); each lists what there is.
 absl::StatusOr<std::vector<SegmentOption>> ResolveSegment(
     const SegmentRequest& segment, const std::vector<PoolFacts>& pools,
     const std::vector<NodeId>& nodes_with_memory);
