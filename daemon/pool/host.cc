@@ -282,19 +282,25 @@ absl::StatusOr<std::unique_ptr<Taken>> Host::TakeOrWait(
 void Host::EnqueueDemands(const Waiter& waiter) HP_NO_THREAD_SAFETY_ANALYSIS {
   std::vector<PageCount> capacity;
   for (const PoolFacts& f : facts_) capacity.push_back(f.capacity);
+  // Each part gets an equal share of the extents that the lease may have:
+  // otherwise every part could be composed alone and all together not.
+  const auto of_lease = static_cast<uint32_t>(limits_.max_extents_per_lease /
+                                              waiter.options.size());
   for (const auto& of_segment : waiter.options) {
     for (const SegmentOption& option : of_segment) {
       auto spread = SpreadDemand(option, capacity);
       if (!spread) continue;
+      const uint32_t of_segment_extents =
+          option.max_extents == 0 ? of_lease
+                                  : std::min(of_lease, option.max_extents);
       for (const auto& [pool, pages] : *spread) {
         Demand demand;
         demand.lease = waiter.request.terms.lease;
         demand.sequence = waiter.sequence;
         demand.domain = waiter.request.terms.domain;
         demand.pages = pages;
-        demand.max_extents = option.max_extents == 0
-                                 ? limits_.max_extents_per_lease
-                                 : option.max_extents;
+        demand.max_extents = std::max<uint32_t>(
+            1, of_segment_extents / static_cast<uint32_t>(spread->size()));
         pools_[pool]->EnqueueLocked(demand);
         if (option.max_extents == 1) {
           pools_[pool]->NoteSingleExtentLocked(pages);
