@@ -1,4 +1,4 @@
-// config check, show.
+// config check, show, reload.
 #include <memory>
 #include <string>
 #include <vector>
@@ -53,6 +53,22 @@ int Show(const Globals& globals) {
   return kExitOk;
 }
 
+int Reload(const Globals& globals) {
+  auto daemon = Daemon::At(globals);
+  if (!daemon.ok()) return Report(globals, daemon.status());
+  v1::ReloadConfigResponse response;
+  if (absl::Status s = daemon->CallAdmin(&v1::HugePoolAdmin::Stub::ReloadConfig,
+                                         v1::ReloadConfigRequest(), &response);
+      !s.ok()) {
+    return Report(globals, s);
+  }
+  if (globals.json) PrintJson(*globals.out, ToJson(response));
+  for (const std::string& error : response.errors()) {
+    *globals.err << error << "\n";
+  }
+  return response.errors().empty() ? kExitOk : kExitFailed;
+}
+
 }  // namespace
 
 void AddConfigCommands(CLI::App* app, const Globals* globals, Action* action) {
@@ -64,6 +80,8 @@ void AddConfigCommands(CLI::App* app, const Globals* globals, Action* action) {
   check->callback([=] { *action = [=] { return Check(*globals, *path); }; });
   config->add_subcommand("show", "what is in force, defaults included")
       ->callback([=] { *action = [=] { return Show(*globals); }; });
+  config->add_subcommand("reload", "has the daemon read its file again (admin)")
+      ->callback([=] { *action = [=] { return Reload(*globals); }; });
 }
 
 }  // namespace hugepool::hpctl

@@ -1,6 +1,8 @@
 // hpctl as a function against a fake daemon: output and exit codes.
 #include "client/hpctl/hpctl.h"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <set>
 #include <sstream>
@@ -228,6 +230,42 @@ TEST_F(HpctlTest, HelpIsNoError) {
 TEST_F(HpctlTest, ConfigShowAsksTheAdminSocket) {
   EXPECT_EQ(Run({"config", "show"}), kExitOk) << err_;
   EXPECT_THAT(out_, HasSubstr("page_size: 2MiB"));
+}
+
+TEST_F(HpctlTest, AdminCommands) {
+  EXPECT_EQ(Run({"pool", "set", "--node", "1", "--page-size", "2M", "4G"}),
+            kExitOk)
+      << err_;
+  EXPECT_THAT(out_, HasSubstr("   1  2 MiB   4 GiB"));
+  EXPECT_EQ(Run({"pool", "reclaim", "--node", "0", "--page-size", "2M", "64M"}),
+            kExitOk)
+      << err_;
+  EXPECT_EQ(out_, "reclaimed 64 MiB\n");
+  EXPECT_EQ(Run({"pool", "reclaim", "--node", "0", "--page-size", "2M"}),
+            kExitUsage);
+  EXPECT_EQ(Run({"pool", "verify", "--node", "0", "--page-size", "2M"}),
+            kExitFailed);
+  EXPECT_EQ(out_, "verified 1 GiB, 1 bytes not zero\n");
+  EXPECT_EQ(
+      Run({"-o", "json", "pool", "verify", "--node", "0", "--page-size", "2M"}),
+      kExitFailed);
+  EXPECT_EQ(Run({"lease", "revoke", "lease-1"}), kExitDenied);
+  EXPECT_EQ(Run({"lease", "revoke", "--kill", "lease-1"}), kExitOk) << err_;
+  EXPECT_EQ(Run({"config", "reload"}), kExitFailed);
+  EXPECT_EQ(err_, "f.yaml:3: pools[0].low: too high\n");
+  // The fake has none of it.
+  EXPECT_EQ(Run({"pool", "drain"}), kExitFailed);
+}
+
+// Without admin.sock a release goes over a session.
+TEST_F(HpctlTest, ReleaseWithoutBeingAnAdmin) {
+  daemon_.Stop();
+  FakeDaemon plain({.dir = dir_.path()});
+  plain.Start();
+  unlink((dir_.path() + "/admin.sock").c_str());
+  EXPECT_EQ(Run({"acquire", "--size", "4M", "--name", "db"}), kExitOk) << err_;
+  EXPECT_EQ(Run({"lease", "release", "--name", "db"}), kExitOk) << err_;
+  EXPECT_EQ(Run({"config", "show"}), kExitNoDaemon);
 }
 
 TEST_F(HpctlTest, Version) {

@@ -1,5 +1,6 @@
-// lease list, show, release.
+// lease list, show, release, revoke.
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -80,14 +81,38 @@ int Show(const Globals& globals, const std::string& id,
   return kExitOk;
 }
 
+using ReleaseOne =
+    std::function<absl::StatusOr<Bytes>(const v1::ReleaseRequest& request)>;
+
+// An admin releases through admin.sock; others need a session, as the daemon
+// must know them.
+absl::StatusOr<ReleaseOne> Releaser(const Globals& globals) {
+  HP_ASSIGN_OR_RETURN(Daemon opened, Daemon::At(globals));
+  const auto daemon = std::make_shared<Daemon>(std::move(opened));
+  if (daemon->is_admin()) {
+    return [daemon](const v1::ReleaseRequest& r) -> absl::StatusOr<Bytes> {
+      v1::ReleaseResponse response;
+      HP_RETURN_IF_ERROR(
+          daemon->Call(&v1::HugePool::Stub::Release, r, &response));
+      return Bytes(response.released_bytes());
+    };
+  }
+  HP_ASSIGN_OR_RETURN(const std::shared_ptr<client::Connection> connection,
+                      ConnectSession(globals));
+  return [connection](const v1::ReleaseRequest& r) {
+    return r.name().empty() ? connection->Release(r.lease_id())
+                            : connection->ReleaseByName(r.name());
+  };
+}
+
 int Release(const Globals& globals, const std::vector<std::string>& ids,
             const std::string& name) {
-  const auto connection = ConnectSession(globals);
-  if (!connection.ok()) return Report(globals, connection.status());
+  const auto release = Releaser(globals);
+  if (!release.ok()) return Report(globals, release.status());
   int worst = kExitOk;
   auto list = nlohmann::ordered_json::array();
-  const auto note = [&](const std::string& what,
-                        const absl::StatusOr<Bytes>& released) {
+  const auto one = [&](const std::string& what, const v1::ReleaseRequest& r) {
+    const absl::StatusOr<Bytes> released = (*release)(r);
     if (!released.ok()) {
       worst =
           std::max(worst, Report(globals, Annotate(released.status(), what)));
@@ -97,10 +122,29 @@ int Release(const Globals& globals, const std::vector<std::string>& ids,
       *globals.out << "released " << what << ": " << *released << "\n";
     }
   };
-  for (const std::string& id : ids) note(id, (*connection)->Release(id));
-  if (!name.empty()) note(name, (*connection)->ReleaseByName(name));
+  v1::ReleaseRequest request;
+  for (const std::string& id : ids) {
+    request.set_lease_id(id);
+    one(id, request);
+  }
+  if (!name.empty()) {
+    request.set_name(name);
+    one(name, request);
+  }
   if (globals.json) PrintJson(*globals.out, {{"released", std::move(list)}});
   return worst;
+}
+
+int Revoke(const Globals& globals, const std::string& id, bool kill) {
+  auto daemon = Daemon::At(globals);
+  if (!daemon.ok()) return Report(globals, daemon.status());
+  v1::RevokeLeaseRequest request;
+  request.set_lease_id(id);
+  request.set_kill(kill);
+  v1::RevokeLeaseResponse response;
+  return Report(
+      globals, daemon->CallAdmin(&v1::HugePoolAdmin::Stub::RevokeLease, request,
+                                 &response));
 }
 
 void AddShow(CLI::App* lease, const Globals* globals, Action* action) {
@@ -137,6 +181,15 @@ void AddLeaseCommands(CLI::App* app, const Globals* globals, Action* action) {
   which->require_option(1);
   release->callback(
       [=] { *action = [=] { return Release(*globals, *ids, *name); }; });
+
+  auto* revoke = lease->add_subcommand(
+      "revoke", "takes a lease's memory away from its holders (admin)");
+  const auto id = std::make_shared<std::string>();
+  const auto kill = std::make_shared<bool>(false);
+  revoke->add_option("ID", *id, "id of the lease")->required();
+  revoke->add_flag("--kill", *kill, "end the holders, for sealed leases");
+  revoke->callback(
+      [=] { *action = [=] { return Revoke(*globals, *id, *kill); }; });
 }
 
 }  // namespace hugepool::hpctl

@@ -1,5 +1,7 @@
 #include "client/hpctl/rpc.h"
 
+#include <unistd.h>
+
 #include <iterator>
 #include <utility>
 
@@ -12,8 +14,10 @@ absl::StatusOr<Daemon> Daemon::At(const Globals& globals) {
   HP_ASSIGN_OR_RETURN(const std::string dir,
                       client::SocketDirectory(globals.socket_dir));
   Daemon daemon;
-  daemon.client_path_ = dir + "/grpc.sock";
   daemon.admin_path_ = dir + "/admin.sock";
+  daemon.client_path_ = access(daemon.admin_path_.c_str(), W_OK) == 0
+                            ? daemon.admin_path_
+                            : dir + "/grpc.sock";
   daemon.client_ =
       v1::HugePool::NewStub(client::OpenChannel(daemon.client_path_));
   daemon.admin_ =

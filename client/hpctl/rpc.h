@@ -20,15 +20,16 @@ namespace hugepool::hpctl {
 
 inline constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 
-// The daemon whose sockets are in a directory.
+// The daemon whose sockets are in a directory. Whoever may use admin.sock sees
+// and does through it what an admin may: all domains' leases, for one.
 class Daemon {
  public:
   static absl::StatusOr<Daemon> At(const Globals& globals);
 
   v1::HugePool::Stub* client() { return client_.get(); }
-  // Over admin.sock.
-  v1::HugePoolAdmin::Stub* admin() { return admin_.get(); }
   const std::string& client_path() const { return client_path_; }
+  // The client service is reached over admin.sock.
+  bool is_admin() const { return client_path_ == admin_path_; }
 
   // Calls `method` of the client service, e.g.
   //   daemon.Call(&v1::HugePool::Stub::GetStatus, request, &response)
@@ -39,6 +40,7 @@ class Daemon {
     return client::CallStatus(
         (client_.get()->*method)(&context, request, response), client_path_);
   }
+  // The same for the admin service, over admin.sock.
   template <typename Method, typename Request, typename Response>
   absl::Status CallAdmin(Method method, const Request& request,
                          Response* response) {

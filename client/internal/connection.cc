@@ -197,6 +197,7 @@ absl::StatusOr<std::shared_ptr<Connection::Session>> Connection::CallWithRetry(
   const absl::Time deadline = now + extra_wait + options_.call_timeout;
   // Starts anew with the first failure: it can come after a long wait.
   absl::Time give_up = now + options_.reconnect_budget;
+  absl::Duration pause = kFirstPause;
   int unknown_session = 0;
   std::shared_ptr<Session> session;
   // Lives as long as the session: frames of a first try whose reply was lost
@@ -207,8 +208,9 @@ absl::StatusOr<std::shared_ptr<Connection::Session>> Connection::CallWithRetry(
     if (current != session) {
       pending.reset();
       session = std::move(current);
-      if (request_id != nullptr)
+      if (request_id != nullptr) {
         pending.emplace(session->fds.get(), *request_id);
+      }
     }
     const absl::Status status =
         CallAndCollect(session.get(), deadline, call,
@@ -217,19 +219,19 @@ absl::StatusOr<std::shared_ptr<Connection::Session>> Connection::CallWithRetry(
     if (ReasonOf(status) == v1::ERROR_REASON_NO_FD_CHANNEL) {
       session->stale.store(true, std::memory_order_relaxed);
       if (++unknown_session > kMaxUnknownSession) return status;
-    } else if (!IsTransportFailure(status)) {
+    } else if (!IsTransportFailure(status) &&
+               // The first try is still under way in the daemon.
+               !(attempt > 0 && absl::IsAborted(status))) {
       return status;
     }
     now = absl::Now();
     if (attempt == 0) give_up = now + options_.reconnect_budget;
     if (now >= give_up) return status;
-    // Where only the gRPC connection broke, it is gRPC that makes a new one.
-    if (!session->stale.load(std::memory_order_relaxed) &&
-        !session->fds->Broken() &&
-        !session->channel->WaitForConnected(
-            absl::ToChronoTime(std::min(give_up, now + kLongestPause))) &&
-        absl::Now() >= give_up) {
-      return status;
+    // The second try comes at once: a daemon that restarts is there again, and
+    // GetSession waits for one that is not. The later ones do not hurry.
+    if (attempt > 0) {
+      absl::SleepFor(std::min(pause, give_up - now));
+      pause = std::min(pause * 2, kLongestPause);
     }
   }
 }
