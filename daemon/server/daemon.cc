@@ -1,0 +1,296 @@
+#include "daemon/server/daemon.h"
+
+#include <grp.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/errno_status.h"
+#include "daemon/base/log.h"
+#include "daemon/server/config/to_yaml.h"
+#include "daemon/server/options.h"
+
+namespace hugepool::server {
+namespace {
+
+// Descriptors that are not extents: sockets, epoll, inotify, libraries.
+constexpr uint64_t kOtherFds = 256;
+constexpr absl::Duration kStopGrace = absl::Seconds(5);
+// How often pools are shown to those who watch.
+constexpr absl::Duration kPoolNewsEvery = absl::Seconds(1);
+constexpr absl::Duration kLookForReadyEvery = absl::Milliseconds(20);
+
+uint32_t NewBootId() {
+  uint32_t id = 0;
+  // Four bytes are never cut short once the kernel's pool is initialised.
+  if (getrandom(&id, sizeof(id), 0) != sizeof(id) || id == 0) id = 1;
+  return id;
+}
+
+DomainPolicy PolicyOf(const DomainConfig& d) {
+  return {.in_place = d.reuse == Reuse::kInPlace, .quota = d.quota};
+}
+
+absl::StatusOr<service::AccessRule> AccessFor(const std::string& group) {
+  service::AccessRule rule;
+  if (group.empty()) return rule;
+  if (group == kEverybody) {
+    rule.any = true;
+    return rule;
+  }
+  uint32_t number = 0;
+  if (absl::SimpleAtoi(group, &number)) {
+    rule.group = number;
+    return rule;
+  }
+  const struct group* entry = getgrnam(group.c_str());
+  if (entry == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("there is no group '", group,
+                     "'; create it, or name another in the configuration"));
+  }
+  rule.group = entry->gr_gid;
+  return rule;
+}
+
+// What RLIMIT_NOFILE leaves for extents and connections.
+uint64_t DescriptorLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return limit.rlim_cur > kOtherFds ? limit.rlim_cur - kOtherFds : 0;
+}
+
+// Nothing is being built and nothing could be: the kernel has no page left that
+// would fit.
+bool OutOfKernelPages(const PoolSnapshot& s) {
+  return s.kernel.has_value() && s.kernel->free == PageCount(0) &&
+         s.in(ExtentState::kPopulating) == PageCount(0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Start(const Config& config) {
+  std::unique_ptr<Daemon> d(new Daemon(config));
+  HP_RETURN_IF_ERROR(d->Make());
+  return d;
+}
+
+Daemon::~Daemon() { Stop(); }
+
+// In this order: what others wait on first, sockets before pages, threads last.
+absl::Status Daemon::Make() {
+  HP_ASSIGN_OR_RETURN(machine_, Machine::Find(config_));
+  HP_ASSIGN_OR_RETURN(table_, ExtentTable::Create(config_.limits.max_extents));
+  files_ = std::make_unique<ExtentFiles>(config_.limits.max_extents);
+  executor_ = std::make_unique<ThreadExecutor>("hp-executor");
+  std::map<std::string, DomainPolicy> by_name;
+  for (const DomainConfig& d : config_.domains) by_name[d.name] = PolicyOf(d);
+  domains_ = std::make_unique<Domains>(
+      PolicyOf(DomainFor(config_, kEverybody)), by_name);
+  HP_RETURN_IF_ERROR(MakePools());
+  HP_RETURN_IF_ERROR(MakeService());
+  holder_news_ =
+      std::make_unique<HolderNews>([this](const Pool& p) { Wake(p); });
+  HP_ASSIGN_OR_RETURN(
+      watch_, sys::InotifyWatch::Start(
+                  [news = holder_news_.get()](
+                      const sys::HolderWatch::Event& e) { news->On(e); }));
+  MakeStewards();
+  // Claims the directories: up to here not a page was touched, so that a second
+  // daemon on the same directories leaves without a trace (T6).
+  HP_RETURN_IF_ERROR(service_->Start(manager_.get(), host_.get()));
+  std::vector<std::string> grown;
+  machine_->GrowKernelPages(config_, host_->pools(), &grown);
+  {
+    MutexLock lock(&warnings_mu_);
+    warnings_.insert(warnings_.end(), grown.begin(), grown.end());
+  }
+  for (auto& steward : stewards_) steward->Start();
+  executor_->Post([this] { WatchPools(); });
+  LogStart();
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::MakePools() {
+  std::vector<std::string> warnings;
+  HP_ASSIGN_OR_RETURN(auto pools, machine_->MakePools(config_, &warnings));
+  {
+    MutexLock lock(&warnings_mu_);
+    warnings_ = std::move(warnings);
+  }
+  if (pools.empty()) {
+    return absl::InvalidArgumentError(
+        "no pool could be made: the configuration names no page size that this "
+        "machine has");
+  }
+  Host::Limits limits;
+  limits.max_waiters = config_.limits.max_waiters;
+  limits.max_extents_per_lease =
+      std::min(limits.max_extents_per_lease,
+               config_.grants.max_unacknowledged_fds_per_session);
+  host_ = std::make_unique<Host>(pools, machine_->NodesWithMemory(),
+                                 table_.get(), limits);
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::MakeService() {
+  service::Service::Options options;
+  for (const ListenerConfig& l : config_.listeners) {
+    service::ListenerSpec spec;
+    spec.dir = l.dir;
+    HP_ASSIGN_OR_RETURN(spec.access, AccessFor(l.group));
+    spec.domain = l.domain;
+    options.listeners.push_back(std::move(spec));
+  }
+  service::ListenerSpec admin;
+  admin.dir = config_.admin.dir;
+  HP_ASSIGN_OR_RETURN(admin.access, AccessFor(config_.admin.group));
+  admin.admin = true;
+  options.listeners.push_back(std::move(admin));
+  options.config_yaml = ToYaml(config_);
+  options.daemon_uid = geteuid();
+  options.fd.acknowledge_within = config_.grants.acknowledge_within;
+  options.fd.max_unacknowledged_fds =
+      config_.grants.max_unacknowledged_fds_per_session;
+  options.facts.version = kVersion;
+  options.facts.backend = std::string(machine_->memory()->backend());
+  options.facts.probe =
+      std::string(sys::ToString(machine_->memory()->probe_kind()));
+  options.facts.started = Clock::Real()->WallNow();
+  options.facts.descriptor_limit = [] { return DescriptorLimit(); };
+  options.facts.ready = [this] { return Ready(); };
+  options.facts.warnings = [this] { return Warnings(); };
+  service_ = std::make_unique<service::Service>(
+      std::move(options),
+      service::Service::Deps{domains_.get(), executor_.get(), Clock::Real()});
+
+  LeaseManager::Options lease;
+  lease.acknowledge_within = config_.grants.acknowledge_within;
+  lease.resume_grace = config_.grants.resume_grace;
+  lease.max_unacknowledged_fds_per_session =
+      config_.grants.max_unacknowledged_fds_per_session;
+  // Well below what the kernel lets this user have in flight, which is
+  // RLIMIT_NOFILE.
+  lease.max_unacknowledged_fds = static_cast<uint32_t>(std::min<uint64_t>(
+      config_.grants.max_unacknowledged_fds, DescriptorLimit() / 2));
+  lease.max_sessions = config_.limits.max_sessions;
+  lease.daemon_uid = geteuid();
+  lease.boot_id = NewBootId();
+  manager_ = std::make_unique<LeaseManager>(
+      lease, LeaseManager::Deps{host_.get(), files_.get(), service_->sender(),
+                                executor_.get(), Clock::Real(), domains_.get(),
+                                service_->news(),
+                                [this](const Pool& p) { Wake(p); }});
+  return absl::OkStatus();
+}
+
+void Daemon::MakeStewards() {
+  for (const sys::NodeInfo& node : machine_->topology().nodes()) {
+    Steward::Deps deps;
+    for (const auto& pool : host_->pools()) {
+      if (pool->node == node.id) deps.pools.push_back(pool.get());
+    }
+    if (deps.pools.empty()) continue;
+    workers_.push_back(std::make_unique<NodeWorkers>(
+        node.worker_cpus, Machine::WorkerThreads(config_, node)));
+    deps.kernel = machine_->kernel();
+    deps.clock = Clock::Real();
+    deps.cpus = node.worker_cpus;
+    deps.news = [this](PoolNews news) {
+      executor_->Post(
+          [this, news = std::move(news)] { manager_->OnNews(news); });
+    };
+    deps.worker.memory = machine_->memory();
+    deps.worker.watch = watch_.get();
+    deps.worker.vault = &vault_;
+    deps.worker.files = files_.get();
+    deps.worker.news = holder_news_.get();
+    deps.worker.engine = workers_.back().get();
+    deps.worker.share_page_tables =
+        config_.share_page_tables != SharePageTables::kOff;
+    stewards_.push_back(std::make_unique<Steward>(std::move(deps)));
+    steward_of_.emplace_back(node.id, stewards_.back().get());
+  }
+}
+
+void Daemon::Wake(const Pool& pool) {
+  for (const auto& [node, steward] : steward_of_) {
+    if (node == pool.node) steward->Wake();
+  }
+}
+
+// Shows the pools to those who watch, and notices when all are filled.
+void Daemon::WatchPools() {
+  bool ready = true;
+  for (const auto& pool : host_->pools()) {
+    const PoolSnapshot s = pool->Snapshot();
+    const bool filled = s.charged >= s.config.high ||
+                        s.charged >= s.config.target || !s.shortfall.empty() ||
+                        OutOfKernelPages(s);
+    if (!filled) ready = false;
+    service_->news()->Publish(PoolChanged{s});
+  }
+  if (ready && !ready_.exchange(true, std::memory_order_relaxed)) {
+    Log(LogLevel::kInfo, "ready: every pool is filled");
+  }
+  // Quickly while it matters, at leisure afterwards.
+  executor_->PostAt(
+      Clock::Real()->Now() + (ready ? kPoolNewsEvery : kLookForReadyEvery),
+      [this] { WatchPools(); });
+}
+
+bool Daemon::Ready() { return ready_.load(std::memory_order_relaxed); }
+
+std::vector<std::string> Daemon::Warnings() {
+  std::vector<std::string> all;
+  {
+    MutexLock lock(&warnings_mu_);
+    all = warnings_;
+  }
+  for (const auto& pool : host_->pools()) {
+    const PoolSnapshot s = pool->Snapshot();
+    if (!s.shortfall.empty()) {
+      all.push_back(absl::StrCat("pool of ", ToString(s.config.page_size),
+                                 " on node ", s.config.node.value(), ": ",
+                                 s.shortfall));
+    }
+    if (s.kernel.has_value() && s.kernel->anomaly) {
+      all.push_back("the kernel's count of reserved huge pages is absurd");
+    }
+  }
+  return all;
+}
+
+void Daemon::LogStart() {
+  Log(LogLevel::kInfo,
+      absl::StrCat("hugepoold ", kVersion, ": ",
+                   std::string(machine_->memory()->backend()), " memory, ",
+                   std::string(sys::ToString(machine_->memory()->probe_kind())),
+                   " probe, ", host_->pools().size(), " pools, at most ",
+                   DescriptorLimit(),
+                   " extents and connections (RLIMIT_NOFILE)"));
+  for (const std::string& w : Warnings()) Log(LogLevel::kWarning, w);
+}
+
+void Daemon::Stop() {
+  if (stopped_) return;
+  stopped_ = true;
+  // While clients are told, the pools still take memory back.
+  if (service_ != nullptr) service_->Stop(kStopGrace);
+  if (host_ != nullptr) {
+    for (const auto& pool : host_->pools()) pool->StopFilling();
+  }
+  for (auto& steward : stewards_) steward->Stop();
+  watch_.reset();
+  if (executor_ != nullptr) executor_->Stop();
+}
+
+}  // namespace hugepool::server
