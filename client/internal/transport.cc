@@ -41,7 +41,10 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& path) {
   grpc::ChannelArguments args;
   args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  // In spite of its name the time that one attempt may take. Where nobody
+  // listens a unix socket says so at once; where somebody does, a busy machine
+  // can keep the greeting waiting.
+  args.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
   args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   // Two clients in one process have a connection each: the daemon tells them
   // apart by it.
