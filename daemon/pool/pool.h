@@ -176,6 +176,7 @@ class Pool {
     bool let_go = false;      // its descriptor is being, or was, closed
     bool letting_go = false;  // a kLetGo item is out
     bool poked = false;       // told something while it was being probed
+    bool stillborn = false;   // its build failed: no page of it was ever lent
   };
   using StockOfDomain =
       std::map<PageCount, std::vector<SlotId>, std::greater<>>;

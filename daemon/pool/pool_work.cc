@@ -278,6 +278,7 @@ void Pool::SettleBuild(const WorkItem& item, WorkOutcome outcome,
     return;
   }
   // What was populated of it goes back explicitly (K3).
+  records_[item.slot].stillborn = true;
   ToRetiring(item.slot, kPopulating);
   build_backoff_ = build_backoff_ == absl::ZeroDuration()
                        ? kFirstBackoff
@@ -340,10 +341,14 @@ void Pool::SettleClear(const WorkItem& item, WorkOutcome outcome,
 }
 
 void Pool::SettleRetire(const WorkItem& item) {
-  limbo_ += item.pages;
-  ++retired_;
-  // Pages came free: those who wait for some may try at once.
-  build_after_ = absl::InfinitePast();
+  // The remains of a failed build bring nobody pages that were not there when it
+  // failed; trying again because of them would never end.
+  if (!records_[item.slot].stillborn) {
+    limbo_ += item.pages;
+    ++retired_;
+    // Pages came free: those who wait for some may try at once.
+    build_after_ = absl::InfinitePast();
+  }
   Forget(item.slot, kRetiring);
 }
 
