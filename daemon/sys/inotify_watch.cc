@@ -8,7 +8,9 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -56,23 +58,27 @@ InotifyWatch::~InotifyWatch() {
 
 absl::Status InotifyWatch::Add(HugeFile& file) {
   const std::string path = absl::StrCat("/proc/self/fd/", file.fd());
-  // Under the lock, so that the thread finds the inode of the first event.
-  MutexLock lock(&mu_);
+  // Nobody but us has the file yet, so no event is missed in between.
   const int wd = inotify_add_watch(inotify_.get(), path.c_str(), kMask);
   if (wd < 0) return ErrnoToStatus(errno, "inotify_add_watch(" + path + ")");
+  MutexLock lock(&mu_);
   inode_of_[wd] = file.inode();
   watch_of_[file.inode().value()] = wd;
   return absl::OkStatus();
 }
 
 void InotifyWatch::Remove(InodeId inode) {
-  MutexLock lock(&mu_);
-  const auto it = watch_of_.find(inode.value());
-  if (it == watch_of_.end()) return;
+  int wd = -1;
+  {
+    MutexLock lock(&mu_);
+    const auto it = watch_of_.find(inode.value());
+    if (it == watch_of_.end()) return;
+    wd = it->second;
+    inode_of_.erase(it->second);
+    watch_of_.erase(it);
+  }
   // EINVAL where the kernel has removed it, its inode being gone.
-  inotify_rm_watch(inotify_.get(), it->second);
-  inode_of_.erase(it->second);
-  watch_of_.erase(it);
+  inotify_rm_watch(inotify_.get(), wd);
 }
 
 size_t InotifyWatch::watched() const {
@@ -92,10 +98,39 @@ void InotifyWatch::Run() {
     if (fds[1].revents != 0) return;
     const ssize_t n = read(inotify_.get(), buffer, sizeof(buffer));
     if (n <= 0) continue;  // EAGAIN, EINTR
+    bool lost = false;
     for (const Event& event : Translate(buffer, static_cast<size_t>(n))) {
       callback_(event);
+      lost = lost || event.overflow;
     }
+    if (!lost) continue;
+    for (const Event& event : FindDeleted()) callback_(event);
   }
+}
+
+// After an overflow the end of an inode may be among what was lost, and for
+// memory that was let go there is no other witness. The kernel lists the watches
+// that live: an inode whose watch is gone is gone itself.
+std::vector<HolderWatch::Event> InotifyWatch::FindDeleted() {
+  std::unordered_map<int, InodeId> before;
+  {
+    MutexLock lock(&mu_);
+    before = inode_of_;
+  }
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", inotify_.get()));
+  if (!info) {
+    Log(LogLevel::kError, "inotify: cannot read the list of watches");
+    return {};
+  }
+  for (std::string line; std::getline(info, line);) {
+    int wd = 0;
+    if (std::sscanf(line.c_str(), "inotify wd:%x", &wd) == 1) before.erase(wd);
+  }
+  std::vector<Event> events;
+  for (const auto& [wd, inode] : before) {
+    events.push_back({.inode = inode, .deleted = true});
+  }
+  return events;
 }
 
 std::vector<HolderWatch::Event> InotifyWatch::Translate(const char* buffer,

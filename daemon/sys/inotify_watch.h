@@ -50,6 +50,7 @@ class InotifyWatch : public HolderWatch {
   InotifyWatch(UniqueFd inotify, UniqueFd stop, Callback callback);
 
   void Run();
+  std::vector<Event> FindDeleted();
   // What `length` bytes of inotify events mean.
   std::vector<Event> Translate(const char* buffer, size_t length);
 

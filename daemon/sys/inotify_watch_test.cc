@@ -164,32 +164,40 @@ TEST_P(InotifyWatchTest, ForgetsFilesThatAreRemovedOrGone) {
   for (const auto& event : events) EXPECT_EQ(event.inode, gone);
 }
 
-TEST_P(InotifyWatchTest, OverflowIsTold) {
+TEST_P(InotifyWatchTest, OverflowIsToldAndNoEndOfAnInodeIsLost) {
   auto a = Populated(1);
   auto b = Populated(1);
+  auto c = Populated(1);
+  const InodeId ended = c->inode();
   Mutex mu;
   CondVar cv;
   bool go = false;  // guarded by mu
   bool overflow = false;
+  bool deleted = false;
   auto slow = InotifyWatch::Start([&](const auto& event) {
     MutexLock lock(&mu);
     while (!go) cv.Wait(&mu);
     overflow |= event.overflow;
+    deleted |= event.deleted && event.inode == ended;
     cv.SignalAll();
   });
   ASSERT_TRUE(slow.ok()) << slow.status();
   ASSERT_TRUE((*slow)->Add(*a).ok());
   ASSERT_TRUE((*slow)->Add(*b).ok());
+  ASSERT_TRUE((*slow)->Add(*c).ok());
   // Alternating, so that the kernel cannot merge them; fs.inotify's
   // max_queued_events is 16,384 unless somebody raised it.
   for (int i = 0; i < 20'000; ++i) {
     ASSERT_EQ(fchmod(a->fd(), 0600), 0);
     ASSERT_EQ(fchmod(b->fd(), 0600), 0);
   }
+  c.reset();  // the queue is full: its IN_DELETE_SELF is dropped
   MutexLock lock(&mu);
   go = true;
   cv.SignalAll();
-  while (!overflow) ASSERT_TRUE(cv.WaitFor(&mu, absl::Seconds(30)));
+  while (!overflow || !deleted) {
+    ASSERT_TRUE(cv.WaitFor(&mu, absl::Seconds(30)));
+  }
 }
 
 TEST_P(InotifyWatchTest, CallbackMayRemove) {
