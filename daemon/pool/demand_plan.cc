@@ -96,10 +96,14 @@ std::optional<DemandStep> PlanOne(DemandView& view, const Demand& demand,
       step.kind = DemandStep::Kind::kWait;
       return step;
     }
-    if (shortage > view.coming + AllClean(view)) continue;
-    if (auto victim = Victim(view, demand.domain, shortage - view.coming)) {
-      return victim;
+    // What is to be grown is no victim, nor does it count as one.
+    if (base.value() > 0) TakeOne(view.clean[DomainId()], base);
+    if (shortage <= view.coming + AllClean(view)) {
+      if (auto victim = Victim(view, demand.domain, shortage - view.coming)) {
+        return victim;
+      }
     }
+    if (base.value() > 0) ++view.clean[DomainId()][base];
   }
   somebody_waits = true;
   // Nothing helps but a return, or what is being populated. Those behind may use the budget as long as this
