@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_join.h"
 #include "daemon/base/errno_status.h"
+#include "daemon/pool/shape_plan.h"
 #include "daemon/server/config/config_errors.h"
 #include "daemon/server/config/words.h"
 
@@ -51,18 +52,6 @@ PageCount Resolve(const Watermark& mark, PageCount target, PageSize size) {
   return Share(target, std::get<Percent>(mark));
 }
 
-// What to keep in stock before anybody has asked: single pages, a medium size,
-// and whole GiBs, whose page tables can be shared.
-std::vector<PageCount> FirstShapes(PageSize size) {
-  std::vector<PageCount> shapes = {PageCount(1)};
-  if (size >= k1G) return shapes;
-  constexpr PageCount kMedium(16);
-  const PageCount whole = size.Floor(GiB(1));
-  if (whole > kMedium) shapes.push_back(kMedium);
-  shapes.push_back(whole);
-  return shapes;
-}
-
 ResolvedPool Resolve(const PoolConfig& config, NodeId node,
                      const HostPages& pages) {
   const PageCount target = Resolve(config.target, pages);
@@ -76,7 +65,8 @@ ResolvedPool Resolve(const PoolConfig& config, NodeId node,
       .auto_shapes = config.auto_shapes,
   };
   if (config.auto_shapes) {
-    pool.shapes = FirstShapes(pages.size);
+    pool.shapes = DefaultShapes(pages.size);
+    std::reverse(pool.shapes.begin(), pool.shapes.end());
   } else {
     for (const Bytes shape : config.shapes) {
       pool.shapes.push_back(pages.size.Floor(shape));

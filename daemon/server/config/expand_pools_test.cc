@@ -121,9 +121,8 @@ TEST(ExpandPools, FirstShapesOfOtherPageSizes) {
     return Expand("", {{.id = NodeId(0), .sizes = {{size}}}})[0].shapes;
   };
   EXPECT_THAT(first(16),
-              ElementsAre(PageCount(1), PageCount(16), PageCount(16384)));
-  EXPECT_THAT(first(25),
-              ElementsAre(PageCount(1), PageCount(16), PageCount(32)));
+              ElementsAre(PageCount(1), PageCount(512), PageCount(16384)));
+  EXPECT_THAT(first(25), ElementsAre(PageCount(1), PageCount(32)));
   EXPECT_THAT(first(29), ElementsAre(PageCount(1), PageCount(2)));
   EXPECT_THAT(first(34), ElementsAre(PageCount(1)));
 }
