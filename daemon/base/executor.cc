@@ -23,8 +23,11 @@ void ThreadExecutor::Post(std::function<void()> f) {
 void ThreadExecutor::PostAt(absl::Time when, std::function<void()> f) {
   MutexLock lock(&mu_);
   if (stop_) return;
+  // The thread sleeps until the earliest: a later one need not wake it. Every
+  // grant sets a timer, so this saves a wake-up on the hot path.
+  const bool earliest = later_.empty() || when < later_.begin()->first;
   later_.emplace(when, std::move(f));
-  wake_.Signal();
+  if (earliest) wake_.Signal();
 }
 
 void ThreadExecutor::Stop() {
