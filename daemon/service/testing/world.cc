@@ -1,12 +1,9 @@
 #include "daemon/service/testing/world.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <optional>
-#include <string_view>
-#include <system_error>
+#include <vector>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -41,19 +38,6 @@ PoolConfig PoolOf(uint64_t pages) {
 }
 
 }  // namespace
-
-TestDir::TestDir() {
-  char name[] = "/tmp/hpXXXXXX";
-  HP_CHECK(mkdtemp(name) != nullptr, "a directory for the test");
-  path_ = name;
-  // For tests that connect as another user.
-  std::filesystem::permissions(path_, std::filesystem::perms(0755));
-}
-
-TestDir::~TestDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 World::World(const Options& options)
     : options_(options),

@@ -16,22 +16,10 @@
 #include "daemon/lease/lease_manager.h"
 #include "daemon/pool/host.h"
 #include "daemon/service/server.h"
+#include "daemon/service/testing/test_dir.h"
 #include "daemon/sys/real_huge_memory.h"
 
 namespace hugepool::service::testing {
-
-// A directory with a name short enough for sockets, removed at the end.
-class TestDir {
- public:
-  TestDir();
-  ~TestDir();
-  TestDir(const TestDir&) = delete;
-  TestDir& operator=(const TestDir&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // One pool of 2 MiB "pages" of shared memory on node 0, and one steward thread.
 // Clients and admins share dir().
