@@ -17,6 +17,7 @@ namespace {
 // The kernel stops a little before the limit: one mmap can split its
 // neighbours. Anything this close counts as "the limit is the cause".
 constexpr uint64_t kMapCountSlack = 8;
+constexpr int kProtection = PROT_READ | PROT_WRITE;
 
 absl::Status CheckCover(Bytes size, PageSize page_size,
                         absl::Span<const MapPiece> pieces) {
@@ -94,7 +95,31 @@ absl::StatusOr<uintptr_t> Reserve(uint64_t size, uint64_t align) {
   return base;
 }
 
+// Maps the pieces over the address space from `base` on.
+absl::Status Fill(uintptr_t base, absl::Span<const MapPiece> pieces) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    void* const want = reinterpret_cast<void*>(base + pieces[i].offset.value());
+    if (mmap(want, pieces[i].size.value(), kProtection, MAP_SHARED | MAP_FIXED,
+             pieces[i].fd, 0) == MAP_FAILED) {
+      const int error_number = errno;
+      return MapError(error_number,
+                      absl::StrCat("mmap(extent ", i + 1, " of ", pieces.size(),
+                                   ", ", ToString(pieces[i].size), ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+MappedRange MapWhole(const MapPiece& piece, Bytes align) {
+  void* const p =
+      mmap(nullptr, piece.size.value(), kProtection, MAP_SHARED, piece.fd, 0);
+  if (p == MAP_FAILED) return MappedRange();
+  MappedRange range(p, piece.size);
+  if (reinterpret_cast<uintptr_t>(p) % align.value() != 0) range.Reset();
+  return range;
+}
 
 MappedRange& MappedRange::operator=(MappedRange&& o) noexcept {
   if (this != &o) {
@@ -116,20 +141,16 @@ absl::StatusOr<MappedRange> MapPieces(Bytes size, PageSize page_size,
                                       bool dontfork) {
   HP_RETURN_IF_ERROR(CheckCover(size, page_size, pieces));
   const Bytes align =
-      std::max(page_size.bytes(), size >= GiB(1) ? GiB(1) : page_size.bytes());
-  HP_ASSIGN_OR_RETURN(const uintptr_t base,
-                      Reserve(size.value(), align.value()));
-  MappedRange range(reinterpret_cast<void*>(base), size);
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    void* const want = reinterpret_cast<void*>(base + pieces[i].offset.value());
-    void* const got = mmap(want, pieces[i].size.value(), PROT_READ | PROT_WRITE,
-                           MAP_SHARED | MAP_FIXED, pieces[i].fd, 0);
-    if (got == MAP_FAILED) {
-      const int error_number = errno;
-      return MapError(error_number,
-                      absl::StrCat("mmap(extent ", i + 1, " of ", pieces.size(),
-                                   ", ", ToString(pieces[i].size), ")"));
-    }
+      size >= GiB(1) ? std::max(GiB(1), page_size.bytes()) : page_size.bytes();
+  MappedRange range;
+  if (pieces.size() == 1 && align == page_size.bytes()) {
+    range = MapWhole(pieces[0], align);
+  }
+  if (range.address() == nullptr) {
+    HP_ASSIGN_OR_RETURN(const uintptr_t base,
+                        Reserve(size.value(), align.value()));
+    range = MappedRange(reinterpret_cast<void*>(base), size);
+    HP_RETURN_IF_ERROR(Fill(base, pieces));
   }
   if (dontfork && madvise(range.address(), size.value(), MADV_DONTFORK) != 0) {
     const int error_number = errno;

@@ -40,6 +40,7 @@ class MappedRange {
   friend absl::StatusOr<MappedRange> MapPieces(Bytes, PageSize,
                                                absl::Span<const MapPiece>,
                                                bool);
+  friend MappedRange MapWhole(const MapPiece&, Bytes);
   MappedRange(void* address, Bytes size) : address_(address), size_(size) {}
 
   void* address_ = nullptr;
@@ -62,6 +63,10 @@ class MappedRange {
 absl::StatusOr<MappedRange> MapPieces(Bytes size, PageSize page_size,
                                       absl::Span<const MapPiece> pieces,
                                       bool dontfork);
+
+// Maps one piece where the kernel likes, which saves reserving address space:
+// it aligns huge pages by itself. Empty where it failed or is not aligned.
+MappedRange MapWhole(const MapPiece& piece, Bytes align);
 
 }  // namespace hugepool::client
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "client/testing/fake_admin.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 
@@ -25,55 +26,6 @@ grpc::Status NoSuchLease() {
 }
 
 }  // namespace
-
-grpc::Status MakeStatus(absl::StatusCode code, const std::string& text,
-                        const v1::ErrorDetail& detail) {
-  return grpc::Status(static_cast<grpc::StatusCode>(code), text,
-                      detail.SerializeAsString());
-}
-
-class FakeDaemon::Admin final : public v1::HugePoolAdmin::Service {
- public:
-  grpc::Status GetConfig(grpc::ServerContext*, const v1::GetConfigRequest*,
-                         v1::GetConfigResponse* response) override {
-    response->set_yaml("pools:\n  - page_size: 2MiB\n");
-    return grpc::Status::OK;
-  }
-  grpc::Status SetPoolTarget(grpc::ServerContext*,
-                             const v1::SetPoolTargetRequest* request,
-                             v1::SetPoolTargetResponse* response) override {
-    v1::PoolStatus* const pool = response->mutable_pool();
-    pool->set_node(request->pool().node());
-    pool->set_page_size(request->pool().page_size());
-    pool->set_target_bytes(request->target_bytes());
-    return grpc::Status::OK;
-  }
-  grpc::Status Reclaim(grpc::ServerContext*, const v1::ReclaimRequest* request,
-                       v1::ReclaimResponse* response) override {
-    response->set_reclaimed_bytes(request->bytes());
-    return grpc::Status::OK;
-  }
-  grpc::Status Verify(grpc::ServerContext*, const v1::VerifyRequest*,
-                      v1::VerifyResponse* response) override {
-    response->set_verified_bytes(1 << 30);
-    response->set_stray_bytes(1);
-    return grpc::Status::OK;
-  }
-  grpc::Status RevokeLease(grpc::ServerContext*,
-                           const v1::RevokeLeaseRequest* request,
-                           v1::RevokeLeaseResponse*) override {
-    v1::ErrorDetail detail;
-    detail.set_reason(v1::ERROR_REASON_NOT_ALLOWED);
-    if (request->kill()) return grpc::Status::OK;
-    return MakeStatus(absl::StatusCode::kPermissionDenied, "sealed", detail);
-  }
-  grpc::Status ReloadConfig(grpc::ServerContext*,
-                            const v1::ReloadConfigRequest*,
-                            v1::ReloadConfigResponse* response) override {
-    response->add_errors("f.yaml:3: pools[0].low: too high");
-    return grpc::Status::OK;
-  }
-};
 
 FakeDaemon::FakeDaemon(FakeDaemonOptions options)
     : options_(std::move(options)) {
@@ -101,7 +53,7 @@ void FakeDaemon::Start() {
                            grpc::InsecureServerCredentials());
   builder.RegisterService(this);
   if (options_.admin) {
-    admin_ = std::make_unique<Admin>();
+    admin_ = MakeFakeAdmin();
     builder.AddListeningPort("unix:" + options_.dir + "/admin.sock",
                              grpc::InsecureServerCredentials());
     builder.RegisterService(admin_.get());

@@ -109,7 +109,6 @@ class FakeDaemon final : public v1::HugePool::Service {
     std::vector<UniqueFd> fds;
     std::string request_id;
   };
-  class Admin;
 
   // The session of a call, or an error.
   grpc::Status FindSession(grpc::ServerContext* context, std::string* secret);
@@ -131,7 +130,7 @@ class FakeDaemon final : public v1::HugePool::Service {
 
   const FakeDaemonOptions options_;
   std::unique_ptr<FakeFdServer> fds_;
-  std::unique_ptr<Admin> admin_;
+  std::unique_ptr<v1::HugePoolAdmin::Service> admin_;
   std::unique_ptr<grpc::Server> server_;
 
   mutable Mutex mu_;
@@ -144,10 +143,6 @@ class FakeDaemon final : public v1::HugePool::Service {
   v1::AcquireRequest last_request_ HP_GUARDED_BY(mu_);
   v1::GetStatusResponse status_ HP_GUARDED_BY(mu_);
 };
-
-// A status with an ErrorDetail, as the daemon sends it.
-grpc::Status MakeStatus(absl::StatusCode code, const std::string& text,
-                        const v1::ErrorDetail& detail);
 
 }  // namespace hugepool::testing
 
