@@ -12,6 +12,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/refusal.h"
+#include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
@@ -44,6 +45,17 @@ void Configure(grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
   builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+}
+
+// gRPC's last user waits in grpc_shutdown() for its threads, of which one can
+// sleep in epoll_wait for ten seconds (its backup poller). So that Stop() is
+// never the last one, the process stays a user until its end.
+void KeepGrpc() {
+  static const bool kept = [] {
+    grpc_init();
+    return true;
+  }();
+  (void)kept;
 }
 
 FdChannel::Options WithUid(FdChannel::Options options, uid_t uid) {
@@ -95,6 +107,7 @@ absl::Status Service::MakeSockets() {
 }
 
 absl::Status Service::StartServer() {
+  KeepGrpc();
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   hugepool_service_ = std::make_unique<HugePoolService>(
