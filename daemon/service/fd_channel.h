@@ -80,7 +80,8 @@ class FdChannel : public GrantSender {
     Caller caller;
     Phase phase = Phase::kGreeting;
     UniqueFd pidfd;
-    SessionId session;  // while Open
+    SessionId session;   // while Open
+    std::string secret;  // of the session
     uint64_t epoch = 0;
     absl::Time deadline = absl::InfiniteFuture();  // Greeting and Leaving
   };
@@ -113,6 +114,7 @@ class FdChannel : public GrantSender {
   bool ReadSome(Peer& peer);
   void Dispatch(Peer& peer, const v1::ClientFrame& frame);
   void Greet(Peer& peer, const v1::Hello& hello);
+  void Supersede(const Identity& who, const std::string& secret);
   void Acknowledged(Peer& peer, const v1::GrantAck& ack);
   void Send(Peer& peer, const v1::ServerFrame& frame);
   void SayGoodbye(Peer& peer, const absl::Status& why);

@@ -106,6 +106,21 @@ void FdChannel::Dispatch(Peer& peer, const v1::ClientFrame& frame) {
                           "update the daemon"));
 }
 
+// A client that takes up its session can be faster than the news that its old
+// connection broke. That end comes first all the same, so that what was on its
+// way there is rolled back and not waited for.
+void FdChannel::Supersede(const Identity& who, const std::string& secret) {
+  for (auto& [number, old] : peers_) {
+    if (!old.session.valid() || old.secret != secret ||
+        old.caller.who.uid != who.uid || old.caller.who.domain != who.domain) {
+      continue;
+    }
+    return SayGoodbye(old, Refuse(RefusalReason::kBadRequest,
+                                  "another connection took up the session",
+                                  "use the newer connection"));
+  }
+}
+
 void FdChannel::Greet(Peer& peer, const v1::Hello& hello) {
   if (hello.protocol_version() != kProtocolVersion) {
     return SayGoodbye(
@@ -120,22 +135,13 @@ void FdChannel::Greet(Peer& peer, const v1::Hello& hello) {
   const std::string secret = hello.resume_secret().size() <= kMaxSecret
                                  ? hello.resume_secret()
                                  : std::string();
+  if (!secret.empty()) Supersede(peer.caller.who, secret);
   const auto info = manager_->OpenSession(peer.caller.who, secret);
   if (!info.ok()) return SayGoodbye(peer, info.status());
   Log(LogLevel::kDebug,
       absl::StrCat(ToWire(info->id), " of '",
                    hello.client_name().substr(0, kMaxClientName), "', uid ",
                    peer.caller.who.uid, ", pid ", peer.caller.who.pid));
-  if (info->resumed) {
-    for (auto& [number, other] : peers_) {
-      if (other.session != info->id) continue;
-      // Its epoch is over; the manager would ignore its end.
-      SayGoodbye(other, Refuse(RefusalReason::kBadRequest,
-                               "another connection took up the session",
-                               "use the newer connection"));
-      break;
-    }
-  }
   v1::ServerFrame frame;
   v1::Welcome* const welcome = frame.mutable_welcome();
   welcome->set_protocol_version(kProtocolVersion);
@@ -151,6 +157,7 @@ void FdChannel::Greet(Peer& peer, const v1::Hello& hello) {
     welcome->add_leases(hugepool::ToWire(lease));
   }
   peer.session = info->id;
+  peer.secret = info->secret;
   peer.epoch = info->epoch;
   peer.phase = Phase::kOpen;
   peer.deadline = absl::InfiniteFuture();
