@@ -23,7 +23,9 @@ LeaseId LeaseIdFromWire(std::string_view text) {
   if (!absl::SimpleHexAtoi(AbslView(text.substr(kPrefix.size())), &value)) {
     return LeaseId();
   }
-  return LeaseId(value);
+  // The library reads blanks and 0x as well; an id has one form only.
+  const LeaseId id(value);
+  return ToWire(id) == text ? id : LeaseId();
 }
 
 }  // namespace hugepool
