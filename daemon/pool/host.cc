@@ -147,8 +147,15 @@ absl::Status Host::Short(
     refusal.hint =
         "enough memory is clean, but in extents of other sizes: wait "
         "(max_wait) and it is rebuilt, or allow more extents";
+    // Only where a greater number of extents would do: a page out of an extent
+    // of four cannot be had by any.
     if (request.segments.size() == 1 && request.segments[0].max_extents == 0) {
-      refusal.reason = RefusalReason::kTooManyExtents;
+      for (const SegmentOption& o : options.front()) {
+        std::vector<ShapeCounts> unlimited = stock;
+        if (PlaceSegment(o, UINT32_MAX, unlimited)) {
+          refusal.reason = RefusalReason::kTooManyExtents;
+        }
+      }
     }
   } else {
     const Bytes missing = refusal.wanted > refusal.available
