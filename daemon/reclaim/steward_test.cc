@@ -1,0 +1,161 @@
+#include "daemon/reclaim/steward.h"
+
+#include <cerrno>
+
+#include <gtest/gtest.h>
+
+#include "daemon/reclaim/reclaim_fixture.h"
+
+namespace hugepool {
+namespace {
+
+using enum ExtentState;
+
+class StewardTest : public ReclaimFixture {
+ protected:
+  StewardTest() {
+    PoolConfig c;
+    c.node = kNode;
+    c.page_size = k1G;
+    c.target = c.high = PageCount(2);
+    kernel_.AddPages(kNode, k1G, PageCount(2));
+    giant_ = std::make_unique<Pool>(c, table_.get());
+    counters_of_both_ = std::make_unique<sys::FakeKernelPools>(&kernel_);
+    steward_ = std::make_unique<Steward>(StewardDeps(&clock_));
+  }
+  Steward::Deps StewardDeps(const Clock* clock) {
+    Steward::Deps deps;
+    deps.pools = {giant_.get(), pool_.get()};
+    deps.kernel = counters_of_both_.get();
+    deps.clock = clock;
+    deps.news = [this](PoolNews news) {
+      MutexLock lock(&mu_);
+      back_ += news.back.size();
+      grew_ += news.stock_grew;
+      changed_.SignalAll();
+    };
+    deps.worker = Deps();
+    return deps;
+  }
+  PageCount Clean(const Pool& pool) { return pool.Snapshot().in(kClean); }
+  void Fill() {
+    while (steward_->Step()) {
+    }
+  }
+
+  std::unique_ptr<Pool> giant_;
+  std::unique_ptr<sys::FakeKernelPools> counters_of_both_;
+  Mutex mu_;
+  CondVar changed_;
+  size_t back_ HP_GUARDED_BY(mu_) = 0;
+  int grew_ HP_GUARDED_BY(mu_) = 0;
+  std::unique_ptr<Steward> steward_;
+};
+
+TEST_F(StewardTest, DoesOneItemAStepAndTakesTurnsBetweenPools) {
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*giant_), PageCount(1));
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*pool_), PageCount(4));
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_FALSE(steward_->Step());
+  EXPECT_EQ(Clean(*giant_), PageCount(2));
+  EXPECT_EQ(Clean(*pool_), PageCount(8));
+  MutexLock lock(&mu_);
+  EXPECT_EQ(grew_, 4);
+}
+
+TEST_F(StewardTest, QuickWorkOfAnyPoolGoesBeforeBuildingInAnother) {
+  while (Clean(*pool_) < PageCount(4)) ASSERT_TRUE(steward_->Step());
+  const SlotId slot = Take();
+  { sys::FakeHolder holder = Hold(slot); }
+  watch_.Deliver();
+  pool_->Return(slot, kLease, true);
+  const PageCount before = Clean(*giant_);
+  ASSERT_LT(before, PageCount(2)) << "there is something to build";
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(State(slot), kRetiring);
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(State(slot), kEmpty);
+  EXPECT_EQ(Clean(*giant_), before);
+  MutexLock lock(&mu_);
+  EXPECT_EQ(back_, 1u);
+}
+
+TEST_F(StewardTest, APoolWithWaitersIsBuiltForFirst) {
+  {
+    MutexLock lock(&pool_->mu());
+    pool_->EnqueueLocked({kLease, 1, kDomain, PageCount(8), 0, PageCount(0)});
+  }
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*pool_), PageCount(8));
+  EXPECT_EQ(Clean(*giant_), PageCount(0));
+}
+
+TEST_F(StewardTest, WithoutCountersItBuildsAsFarAsTheTarget) {
+  struct NoCounters : sys::KernelPools {
+    const std::vector<PageSize>& page_sizes() const override { return none; }
+    absl::StatusOr<sys::KernelCounters> Read(NodeId, PageSize) const override {
+      return absl::NotFoundError("no sysfs");
+    }
+    absl::StatusOr<PageCount> SetTotal(NodeId, PageSize, PageCount) override {
+      return absl::NotFoundError("no sysfs");
+    }
+    std::vector<PageSize> none;
+  } no_counters;
+  Steward::Deps deps = StewardDeps(&clock_);
+  deps.kernel = &no_counters;
+  Steward steward(std::move(deps));
+  while (steward.Step()) {
+  }
+  EXPECT_EQ(Clean(*pool_), PageCount(8));
+}
+
+// N13: a refused policy is tried again with a backoff, not in a loop.
+TEST_F(StewardTest, ABuildThatAlwaysFailsIsTriedTenTimesInTenSecondsAtMost) {
+  kernel_.FailNext(sys::FakeKernel::Op::kPolicy, EPERM, 0, /*times=*/1000);
+  int steps = 0;
+  for (int ms = 0; ms < 10000; ms += 10) {
+    while (steward_->Step()) ASSERT_LT(++steps, 100);
+    clock_.Advance(absl::Milliseconds(10));
+  }
+  EXPECT_LE(steps, 2 * 2 * 10) << "build and retire, two pools";
+  EXPECT_EQ(kernel_.PagesInInodes(kNode, k2M), PageCount(0));
+}
+
+// --- The thread -------------------------------------------------------------------
+
+TEST_F(StewardTest, TheThreadFillsThePoolsAndAnswersAWake) {
+  steward_ = std::make_unique<Steward>(StewardDeps(Clock::Real()));
+  steward_->Start();
+  {
+    MutexLock lock(&mu_);
+    while (grew_ < 4) changed_.Wait(&mu_);
+  }
+  const SlotId slot = Take();
+  pool_->Return(slot, kLease, true);
+  steward_->Wake();
+  {
+    MutexLock lock(&mu_);
+    while (back_ < 1 || grew_ < 5) changed_.Wait(&mu_);
+  }
+  steward_->Stop();
+  steward_->Stop();
+  EXPECT_EQ(Clean(*pool_), PageCount(8));
+  EXPECT_TRUE(pool_->CheckInvariants().ok());
+}
+
+TEST_F(StewardTest, StopsAtOnceWhenThereIsNothingToDo) {
+  Fill();
+  steward_ = std::make_unique<Steward>(StewardDeps(Clock::Real()));
+  steward_->Start();
+  steward_->Stop();
+  EXPECT_EQ(Clean(*pool_), PageCount(8));
+}
+
+TEST_F(StewardTest, StoppingOneThatNeverStartedIsNothing) { steward_->Stop(); }
+
+}  // namespace
+}  // namespace hugepool
