@@ -191,6 +191,17 @@ TEST_F(HostTest, TooManyExtents) {
   EXPECT_EQ(RefusalIn(segments.status()).reason, kTooManyExtents);
 }
 
+TEST_F(HostTest, APageOutOfALargerExtentIsNotHadByMoreExtents) {
+  Make({Pool2M(kNode0, 16)});
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(Take(1).ok());
+  const Refusal one = RefusalIn(Take(1).status());
+  EXPECT_EQ(one.reason, kPoolShort);
+  EXPECT_NE(one.hint.find("in extents of other sizes"), std::string::npos);
+  const LeaseId lease = Wait({Segment(1)});
+  Work(*host_->pools()[0]);
+  EXPECT_EQ(Serve(), std::vector<LeaseId>{lease}) << "rebuilt for a waiter";
+}
+
 TEST_F(HostTest, OneExtentOfAnotherShapeIsShortOfExtentsNotOfMemory) {
   const Refusal one = RefusalIn(Take(6, {kNode0}, 1).status());
   EXPECT_EQ(one.reason, kPoolShort);
