@@ -161,10 +161,16 @@ void FdChannel::Greet(Peer& peer, const v1::Hello& hello) {
   peer.epoch = info->epoch;
   peer.phase = Phase::kOpen;
   peer.deadline = absl::InfiniteFuture();
-  // Before grants can be sent, so that it is the first frame.
-  Send(peer, frame);
-  MutexLock lock(&mu_);
-  sessions_[info->id] = peer.connection;
+  // A client that has its Welcome can be sent grants; and no grant comes before
+  // the Welcome.
+  OutFrame first;
+  first.bytes = frame.SerializeAsString();
+  peer.connection->QueueFirst(std::move(first));
+  {
+    MutexLock lock(&mu_);
+    sessions_[info->id] = peer.connection;
+  }
+  peer.connection->SendFirst();
 }
 
 void FdChannel::Acknowledged(Peer& peer, const v1::GrantAck& ack) {

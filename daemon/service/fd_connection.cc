@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/check.h"
 #include "daemon/base/errno_status.h"
 #include "daemon/base/refusal.h"
 #include "daemon/service/frames.h"
@@ -56,6 +57,13 @@ absl::Status FdConnection::Send(OutFrame frame) {
     sending_ = true;
   }
   return Drain(number);
+}
+
+void FdConnection::QueueFirst(OutFrame frame) {
+  MutexLock lock(&mu_);
+  HP_CHECK(next_number_ == 1, "nothing was sent before the first frame");
+  queue_.push_back({std::move(frame), next_number_++});
+  sending_ = true;  // this is the sender already
 }
 
 // The next frame for the sender; false: none, and there is no sender any more.

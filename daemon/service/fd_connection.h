@@ -67,6 +67,12 @@ class FdConnection {
   // or the kernel refuses more descriptors on their way (ETOOMANYREFS).
   absl::Status Send(OutFrame frame) HP_EXCLUDES(mu_);
 
+  // The first frame of a connection, sent by SendFirst(): whatever others send
+  // between the two calls comes after it. So others may learn of the connection
+  // before its client does, and no frame precedes this one.
+  void QueueFirst(OutFrame frame) HP_EXCLUDES(mu_);
+  void SendFirst() { Drain(0).IgnoreError(); }
+
   // The socket takes frames again. Epoll thread only.
   void Writable() HP_EXCLUDES(mu_);
 
