@@ -40,18 +40,17 @@ void TouchEveryPage(void* data, std::size_t bytes, std::size_t page_size) {
 
 bool AllBytesAre(const void* data, std::size_t bytes, unsigned char byte) {
   const unsigned char* const p = static_cast<const unsigned char*>(data);
-  return bytes == 0 ||
-         (p[0] == byte && std::memcmp(p, p + 1, bytes - 1) == 0);
+  return bytes == 0 || (p[0] == byte && std::memcmp(p, p + 1, bytes - 1) == 0);
 }
 
 KernelMemory::KernelMemory(std::size_t bytes, std::size_t page_size,
                            KernelWay way)
     : bytes_(bytes) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-  if (way != KernelWay::kTransparent) flags |= MAP_HUGETLB | HugeFlag(page_size);
+  if (way != KernelWay::kTransparent)
+    flags |= MAP_HUGETLB | HugeFlag(page_size);
   if (way == KernelWay::kPopulate) flags |= MAP_POPULATE;
-  void* const p =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+  void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (p == MAP_FAILED) return;
   data_ = p;
   if (!Populate(way)) {
@@ -76,8 +75,7 @@ bool KernelMemory::Populate(KernelWay way) {
                 ? 0
                 : errno;
   });
-  const int first =
-      madvise(begin, half, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+  const int first = madvise(begin, half, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
   second.join();
   errno = first != 0 ? first : other;
   return errno == 0;

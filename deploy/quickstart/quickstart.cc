@@ -13,8 +13,8 @@
 // them, --kernel-only measures before the daemon takes the pages, and --kernel
 // hands in what that printed.
 //
-// COMMAND is run once, while all sizes are leased. --ordinary: the daemon has no
-// huge pages (backend shmem); compared with ordinary memory for which
+// COMMAND is run once, while all sizes are leased. --ordinary: the daemon has
+// no huge pages (backend shmem); compared with ordinary memory for which
 // transparent huge pages are advised. The last sentence goes to FILE.
 #include <unistd.h>
 
@@ -36,8 +36,8 @@
 namespace hugepool {
 namespace {
 
-using measure::kGiB;
 using measure::KernelWay;
+using measure::kGiB;
 
 constexpr unsigned char kPattern = 0xA5;
 // For the pool to have clean memory again after a release.
@@ -214,15 +214,15 @@ std::string Sentence(const Options& o, const std::vector<Series>& all) {
     const double pool = measure::Median(s.pool);
     const double kernel = s.KernelMicros();
     char text[200];
-    std::snprintf(text, sizeof text,
-                  "%s1 GiB%s ready in %.0f us instead of %.0f us "
-                  "(%s times faster)",
-                  out.empty() ? "" : "; ",
-                  o.ordinary
-                      ? ""
-                      : (" of " + measure::SizeName(s.page_size) + " pages")
-                            .c_str(),
-                  pool, kernel, measure::RatioText(kernel / pool).c_str());
+    std::snprintf(
+        text, sizeof text,
+        "%s1 GiB%s ready in %.0f us instead of %.0f us "
+        "(%s times faster)",
+        out.empty() ? "" : "; ",
+        o.ordinary
+            ? ""
+            : (" of " + measure::SizeName(s.page_size) + " pages").c_str(),
+        pool, kernel, measure::RatioText(kernel / pool).c_str());
     out += text;
   }
   return out;
@@ -240,8 +240,8 @@ int KernelOnly(const Options& o, std::vector<Series> all) {
 int Run(const Options& o) {
   std::vector<Series> all;
   for (const std::size_t page_size : o.page_sizes) {
-    Series series{.page_size = page_size, .pool = {}, .kernel = {},
-                  .kernel_before = {}};
+    Series series{
+        .page_size = page_size, .pool = {}, .kernel = {}, .kernel_before = {}};
     const auto before = o.kernel_micros.find(page_size);
     if (before != o.kernel_micros.end()) series.kernel_before = before->second;
     all.push_back(series);
