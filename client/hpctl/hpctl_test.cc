@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <set>
 #include <sstream>
 #include <string>
@@ -225,6 +226,16 @@ TEST_F(HpctlTest, HelpIsNoError) {
   EXPECT_THAT(out_, HasSubstr("Exit codes"));
   EXPECT_EQ(Run({"acquire", "--help"}), kExitOk);
   EXPECT_THAT(out_, HasSubstr("--page-size"));
+}
+
+TEST_F(HpctlTest, ConfigCheckTellsEveryErrorWithItsLine) {
+  EXPECT_EQ(Run({"config", "check", "deploy/hugepoold.yaml.example"}), kExitOk)
+      << err_;
+  const std::string bad = ::testing::TempDir() + "/bad.yaml";
+  std::ofstream(bad) << "reuse: sometimes\npols: []\n";
+  EXPECT_NE(Run({"config", "check", bad}), kExitOk);
+  EXPECT_THAT(err_, HasSubstr(bad + ":1: reuse"));
+  EXPECT_THAT(err_, HasSubstr(bad + ":2: 'pols'"));
 }
 
 TEST_F(HpctlTest, ConfigShowAsksTheAdminSocket) {

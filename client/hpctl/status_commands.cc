@@ -10,9 +10,9 @@
 #include "client/hpctl/pool_table.h"
 #include "client/hpctl/rpc.h"
 #include "client/hpctl/table.h"
-#include "client/hpctl/version.h"
 #include "daemon/base/errno_status.h"
 #include "daemon/base/units.h"
+#include "daemon/base/version.h"
 
 namespace hugepool::hpctl {
 namespace {

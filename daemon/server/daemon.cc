@@ -15,8 +15,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/errno_status.h"
 #include "daemon/base/log.h"
+#include "daemon/base/version.h"
 #include "daemon/server/config/to_yaml.h"
-#include "daemon/server/options.h"
 
 namespace hugepool::server {
 namespace {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include "daemon/base/errno_status.h"
+#include "daemon/base/version.h"
 #include "daemon/server/config/load.h"
 
 namespace hugepool::server {

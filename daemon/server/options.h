@@ -11,7 +11,6 @@
 
 namespace hugepool::server {
 
-inline constexpr char kVersion[] = "0.1.0";
 inline constexpr char kDefaultConfig[] = "/etc/hugepool/hugepoold.yaml";
 
 struct Options {
