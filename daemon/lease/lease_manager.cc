@@ -19,6 +19,8 @@ namespace {
 constexpr int kMaxAttempts = 4;
 
 constexpr size_t kMaxName = 128;
+// More than any host has; two of it still fit into 64 bits.
+constexpr Bytes kLargest(uint64_t{1} << 62);
 constexpr size_t kMaxLabels = 32;
 constexpr size_t kMaxLabelBytes = 256;
 
@@ -94,7 +96,8 @@ absl::StatusOr<LeaseManager::Entry*> LeaseManager::Book(SessionId session_id,
   }
   Bytes wanted;
   for (const SegmentRequest& s : spec.segments) {
-    if (s.size.value() > (uint64_t{1} << 62)) {
+    // Before the sum can wrap round.
+    if (s.size > kLargest || wanted > kLargest) {
       return hugepool::Refuse(
           Refusal{RefusalReason::kNeverFits, s.size, {}, "ask for less"},
           absl::StrCat("a segment of ", ToString(s.size),
