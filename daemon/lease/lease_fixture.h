@@ -54,6 +54,7 @@ class LeaseFixture : public testing::Test {
 
   // 16 pages in shapes 4 and 1.
   LeaseFixture() { Make({}); }
+  // Anew with other limits. Before anything was granted: timers stay.
   void Make(LeaseManager::Options options, uint64_t target = 16) {
     stewards_.reset();
     manager_.reset();

@@ -144,38 +144,37 @@ TEST_F(LeaseWaitTest, TheEndOfTheSessionEndsItsWaits) {
 
 // The one in front keeps what is clean for itself; when it goes, however it
 // goes, the next is served at once, though no memory comes back.
-TEST_F(LeaseWaitTest, WhoeverLeavesTheQueueLetsTheNextOnePass) {
-  for (const char* how : {"cancel", "expiry", "session"}) {
-    LeaseManager::Options options;
-    Make(options, 40);
-    const Identity front_who = Who(1001);
-    const auto session = Open(who_);
-    const auto front = Open(front_who);
-    const Lease held = Hold(session.id, Spec(20));
-    const AcquireSpec huge = Waiting(40);
-    ASSERT_FALSE(Acquire(front.id, huge).has_value());
-    for (int i = 0; i < 2; ++i) {  // passed as often as may be
-      GiveBack(who_, Hold(session.id, Spec(20)).id);
-    }
-    const AcquireSpec small = Waiting(4, absl::Minutes(5));
-    ASSERT_FALSE(Acquire(session.id, small).has_value()) << how;
-    if (how == std::string("cancel")) {
-      manager_->CancelAcquire(front.id, huge.request_id);
-    } else if (how == std::string("expiry")) {
-      clock_.Advance(absl::Seconds(10));
-      executor_.RunDue();
-    } else {
-      manager_->CloseSession(front.id, front.epoch, true);
-    }
-    EXPECT_TRUE(Answered(huge)) << how;
-    EXPECT_TRUE(Answered(small)) << how;
-    Receive();
-    holders_.clear();
-    sink_.news.clear();
-    executor_.RunDue();
-    EXPECT_TRUE(manager_->CheckInvariants().ok());
+class LeavingTest : public LeaseWaitTest,
+                    public testing::WithParamInterface<const char*> {};
+
+TEST_P(LeavingTest, LetsTheNextOnePass) {
+  const std::string how = GetParam();
+  Make({}, 40);
+  const auto session = Open(who_);
+  const auto front = Open(Who(1001));
+  const Lease held = Hold(session.id, Spec(20));
+  const AcquireSpec huge = Waiting(40);
+  ASSERT_FALSE(Acquire(front.id, huge).has_value());
+  for (int i = 0; i < 2; ++i) {  // passed as often as may be
+    GiveBack(who_, Hold(session.id, Spec(20)).id);
   }
+  const AcquireSpec small = Waiting(4, absl::Minutes(5));
+  ASSERT_FALSE(Acquire(session.id, small).has_value());
+  if (how == "cancel") {
+    manager_->CancelAcquire(front.id, huge.request_id);
+  } else if (how == "expiry") {
+    clock_.Advance(absl::Seconds(10));
+    executor_.RunDue();
+  } else {
+    manager_->CloseSession(front.id, front.epoch, how == "death");
+  }
+  EXPECT_TRUE(Answered(huge));
+  EXPECT_TRUE(Answered(small));
 }
+
+INSTANTIATE_TEST_SUITE_P(HowTheFrontLeaves, LeavingTest,
+                         testing::Values("cancel", "expiry", "hang-up",
+                                         "death"));
 
 // --- Quota ------------------------------------------------------------------------
 

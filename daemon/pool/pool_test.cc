@@ -31,12 +31,12 @@ TEST_F(PoolTest, TakingMovesBooksLedgerAndFigures) {
 }
 
 TEST_F(PoolTest, AMissIsAGrantButNoHit) {
-  MutexLock lock(&pool_->mu());
-  (void)pool_->TakeLocked({P(1)}, Terms(), 1, /*hit=*/false);
-  pool_->mu().Unlock();
+  {
+    MutexLock lock(&pool_->mu());
+    (void)pool_->TakeLocked({P(1)}, Terms(), 1, /*hit=*/false);
+  }
   EXPECT_EQ(pool_->Snapshot().grants, 1u);
   EXPECT_EQ(pool_->Snapshot().hits, 0u);
-  pool_->mu().Lock();
 }
 
 TEST_F(PoolTest, OwnStockOfTheDomainIsTakenFirst) {
@@ -284,9 +284,11 @@ TEST_F(PoolDeathTest, TakingWhatIsNotThereDies) {
 
 // Not one of the pool's: the ledger is shared with the child that dies.
 TEST(WorkItemDeathTest, AWorkItemMustBeSettled) {
-  EXPECT_DEATH(WorkItem(WorkKind::kProbe, SlotId(1), NodeId(0), k2M,
-                        PageCount(1)),
-               "dropped without settling");
+  const auto drop = [] {
+    const WorkItem item(WorkKind::kProbe, SlotId(1), NodeId(0), k2M,
+                        PageCount(1));
+  };
+  EXPECT_DEATH(drop(), "dropped without settling");
 }
 
 }  // namespace
