@@ -144,7 +144,7 @@ start() {
   if [[ $backend == shmem ]]; then
     cat >"$work/shmem.yaml" <<-YAML
 	backend: shmem
-	pools: [{page_size: 2MiB, nodes: [$node], target: 1GiB}]
+	pools: [{page_size: 2MiB, nodes: [$node], target: $((2 * pages_2m))MiB}]
 	YAML
     flags=(--config "$work/shmem.yaml")
   fi

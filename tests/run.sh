@@ -144,9 +144,9 @@ run_chosen() {
 # Whether the counters are as before; puts them back where they are not.
 put_back_pages() {
   local file value status=0
+  # Waits for other users; follows the notes of tests that were killed.
+  pages_snapshot_settled >/dev/null
   while read -r file value; do
-    [[ $(<"$file") == "$value" ]] && continue
-    sleep 1 # a page comes back a moment after its last user is gone
     [[ $(<"$file") == "$value" ]] && continue
     echo "  $file was $value and is $(<"$file")"
     status=1
@@ -213,7 +213,7 @@ main() {
     return
   fi
 
-  pages_before=$(pages_snapshot)
+  pages_before=$(pages_snapshot_settled)
   local part
   if ((${#only[@]} > 0)); then
     run_chosen

@@ -33,6 +33,15 @@ pages_snapshot() {
   done
 }
 
+# The same, at a moment when nobody who keeps to the lock has pages borrowed.
+pages_snapshot_settled() {
+  if ! pages_available; then
+    pages_snapshot
+    return
+  fi
+  pages_lock >&2 && pages_unlock && pages_snapshot
+}
+
 # pages_set FILE VALUE: writes until it is so, for up to 10 s: pages come back a
 # moment after their last user is gone.
 pages_set() {

@@ -42,6 +42,7 @@ using measure::kGiB;
 constexpr unsigned char kPattern = 0xA5;
 // For the pool to have clean memory again after a release.
 constexpr std::chrono::seconds kPatience(60);
+constexpr std::chrono::seconds kBeforeWaiting(3);
 
 struct Options {
   std::string socket_dir;
@@ -125,7 +126,8 @@ struct Series {
 // Leases 1 GiB as soon as the pool has it; only the call that gets it counts.
 Lease AcquireHit(Client& client, std::size_t page_size, double* micros) {
   const Request request = Request().Segment(kGiB, {}, {page_size});
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto start = std::chrono::steady_clock::now();
+  bool waited = false;
   for (;;) {
     const measure::Stopwatch watch;
     auto lease = client.Acquire(request);
@@ -136,9 +138,16 @@ Lease AcquireHit(Client& client, std::size_t page_size, double* micros) {
       return lease.take();
     }
     // The pool is still making clean what the last round gave back.
-    if (lease.error().reason() != HP_REASON_POOL_SHORT ||
-        std::chrono::steady_clock::now() > deadline) {
+    const auto passed = std::chrono::steady_clock::now() - start;
+    if (!lease.error().retryable() || passed > kPatience) {
       Fail("Acquire", lease.error());
+    }
+    if (passed > kBeforeWaiting && !waited) {
+      // Or it has the memory in pieces of other sizes: for one who waits they
+      // are joined.
+      waited = true;
+      auto joined = client.Acquire(Request(request).Wait(kPatience));
+      if (!joined) Fail("Acquire", joined.error());
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

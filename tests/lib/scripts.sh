@@ -21,7 +21,7 @@ left_behind() {
 quickstart_run() {
   local output=$1 before
   shift
-  before=$(pages_snapshot)
+  before=$(pages_snapshot_settled)
   foreground "$root/deploy/quickstart.sh" "${quickstart_flags[@]}" "$@" \
     >"$output" 2>&1 || {
     cat "$output"
@@ -32,8 +32,10 @@ quickstart_run() {
 
 # undone SNAPSHOT: whether counters and processes are as before.
 undone() {
-  if [[ $(pages_snapshot) != "$1" ]]; then
-    echo "nr_hugepages was:" "$1" "and is:" "$(pages_snapshot)"
+  local now
+  now=$(pages_snapshot_settled)
+  if [[ $now != "$1" ]]; then
+    echo "nr_hugepages was:" "$1" "and is:" "$now"
     return 1
   fi
   if left_behind; then
@@ -69,7 +71,7 @@ check_quickstart_shmem() {
 # A SIGTERM while the daemon runs and the kernel's counters are raised.
 check_quickstart_interrupted() {
   local output=$logs/quickstart-interrupted.txt before pid i status=0
-  before=$(pages_snapshot)
+  before=$(pages_snapshot_settled)
   "$root/deploy/quickstart.sh" "${quickstart_flags[@]}" --rounds 1000 \
     </dev/null >"$output" 2>&1 &
   pid=$!
