@@ -21,7 +21,7 @@ struct RunAs {
   uint32_t uid = 0;
   uint32_t gid = 0;
   std::vector<uint32_t> groups;
-  std::string caps;  // "chown,sys_nice": what is kept of root's
+  std::string caps;  // e.g. "chown,ipc_lock": what is kept of root's
   uint64_t nofile = 0;
   std::vector<std::string> cgroups;  // directories to join
 };

@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,16 +46,17 @@ struct Wanted {
 }
 
 uint64_t CapabilityBits(const std::string& names) {
+  static const std::map<std::string, int> kKnown = {
+      {"chown", CAP_CHOWN},
+      {"ipc_lock", CAP_IPC_LOCK},
+      {"sys_nice", CAP_SYS_NICE},
+  };
   uint64_t bits = 0;
   for (const std::string& name : std::vector<std::string>(
            absl::StrSplit(names, ',', absl::SkipEmpty()))) {
-    if (name == "chown") {
-      bits |= uint64_t{1} << CAP_CHOWN;
-    } else if (name == "sys_nice") {
-      bits |= uint64_t{1} << CAP_SYS_NICE;
-    } else {
-      Die("unknown capability " + name);
-    }
+    const auto it = kKnown.find(name);
+    if (it == kKnown.end()) Die("unknown capability " + name);
+    bits |= uint64_t{1} << it->second;
   }
   return bits;
 }
@@ -94,9 +96,6 @@ void JoinAndLimit(const Wanted& wanted) {
     if (fd < 0 || write(fd, "0", 1) != 1) Die("join " + dir);
     close(fd);
   }
-  // Pins of io_uring count as locked memory.
-  const rlimit unlimited = {RLIM_INFINITY, RLIM_INFINITY};
-  setrlimit(RLIMIT_MEMLOCK, &unlimited);
   if (wanted.nofile != 0) {
     const rlimit files = {wanted.nofile, wanted.nofile};
     if (setrlimit(RLIMIT_NOFILE, &files) != 0) Die("RLIMIT_NOFILE");

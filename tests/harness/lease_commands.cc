@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -178,8 +179,23 @@ Line Drop(Hands& h, const Line& in) {
 Line Release(Hands& h, const Line& in) {
   const std::string id = h.Of(in).lease.lease_id();
   Drop(h, in);
-  if (absl::Status s = h.client->Release(id); !s.ok()) return Refused(s);
-  return Ok();
+  const absl::Status s = h.client->Release(id);
+  // Where the daemon has let go of its own descriptor, a lease ends with the
+  // holder's last one.
+  if (absl::IsNotFound(s)) return Ok().Set("gone", uint64_t{1});
+  return s.ok() ? Ok() : Refused(s);
+}
+
+// steal dir=D secret=HEX: asks for memory with the session of somebody else.
+Line Steal(Hands&, const Line& in) {
+  RawCalls calls(in.Get("dir"));
+  v1::AcquireRequest request = AcquireOf(in.Number("bytes"), 0);
+  request.set_request_id("stolen");
+  v1::AcquireResponse response;
+  const absl::Status s =
+      calls.Call(&v1::HugePool::Stub::Acquire,
+                 absl::HexStringToBytes(in.Get("secret")), request, &response);
+  return s.ok() ? Ok() : Refused(s);
 }
 
 // fill as=A seed=N
@@ -242,6 +258,7 @@ void AddLeaseCommands(CommandTable* table) {
                  {"close", Close},
                  {"drop", Drop},
                  {"release", Release},
+                 {"steal", Steal},
                  {"fill", Fill},
                  {"check", Check},
                  {"zero", Zero},
