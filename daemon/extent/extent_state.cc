@@ -18,8 +18,9 @@ constexpr std::array<uint16_t, kExtentStates> kMoves = {
     /* kPopulating */ Bit(kClean) | Bit(kRetiring) | Bit(kEmpty),
     // Growing a clean extent to order populates it again.
     /* kClean */ Bit(kGranted) | Bit(kPopulating) | Bit(kRetiring),
-    // A descriptor once sent cannot be recalled: a roll-back is Returning.
-    /* kGranted */ Bit(kHeld) | Bit(kReturning),
+    // A descriptor once sent cannot be recalled: a roll-back is Returning. Back
+    // to Clean only what was never opened for anybody.
+    /* kGranted */ Bit(kHeld) | Bit(kReturning) | Bit(kClean),
     // A MEMORY lease is asked about while it lives.
     /* kHeld */ Bit(kReturning) | Bit(kProbing) | Bit(kRetiring),
     // Straight to Retiring: let go, and told that the inode is gone.

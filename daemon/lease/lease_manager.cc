@@ -180,6 +180,7 @@ HostRequest LeaseManager::RequestFor(const Entry& entry) const {
   request.terms.in_place = entry.lease.in_place;
   request.terms.memory_lifetime = entry.lease.lifetime == Lifetime::kMemory;
   request.terms.keep_descriptor = entry.lease.lifetime == Lifetime::kNamed;
+  request.terms.fresh_only = entry.lease.sealed;
   return request;
 }
 
@@ -334,11 +335,11 @@ void LeaseManager::FinishTake(LeaseId id, Taken taken) {
     MutexLock lock(&mu_);
     status = BookTaken(id, taken, &lease, &after);
     if (!status.ok()) {
-      // Never sent, never charged: the pools get it back as from a holder.
+      // Never opened, never charged: it goes back to stock.
       Entry* entry = FindEntry(id);
       for (const TakenExtent& e : entry->lease.extents) {
         Pool& pool = deps_.host->PoolOf(e);
-        pool.Return(e.slot, id, /*keep_in_place=*/true);
+        pool.Untake(e.slot);
         after.wake.insert(&pool);
       }
       entry->lease.extents.clear();
@@ -349,6 +350,9 @@ void LeaseManager::FinishTake(LeaseId id, Taken taken) {
   Run(std::move(after));
   if (!status.ok()) {
     if (failed) failed(status);
+    // Others may wait for just this. Not from here, which may be called while
+    // they are being served.
+    deps_.executor->Post([this] { OnNews(PoolNews{{}, true}); });
     return;
   }
   FinishSend(id, granter_.Grant(lease, lease.session, lease.request_id));

@@ -176,7 +176,7 @@ absl::StatusOr<std::vector<Host::SegmentPlan>> Host::Plan(
     const std::vector<size_t>& locked) const HP_NO_THREAD_SAFETY_ANALYSIS {
   std::vector<ShapeCounts> stock(pools_.size());
   for (size_t i : locked) {
-    stock[i] = pools_[i]->UsableLocked(request.terms.domain);
+    stock[i] = pools_[i]->UsableLocked(request.terms.stock());
   }
   const std::vector<ShapeCounts> before = stock;
   std::vector<SegmentPlan> plan;
@@ -304,7 +304,7 @@ void Host::EnqueueDemands(const Waiter& waiter) HP_NO_THREAD_SAFETY_ANALYSIS {
         Demand demand;
         demand.lease = waiter.request.terms.lease;
         demand.sequence = waiter.sequence;
-        demand.domain = waiter.request.terms.domain;
+        demand.domain = waiter.request.terms.stock();
         demand.pages = pages;
         demand.max_extents = std::max<uint32_t>(
             1, of_segment_extents / static_cast<uint32_t>(spread->size()));
@@ -365,7 +365,7 @@ std::vector<Host::WaitView> Host::Waits() const HP_NO_THREAD_SAFETY_ANALYSIS {
       const SegmentOption& o = of_segment.front();
       PageCount have;
       for (size_t i : o.pools) {
-        have += pools_[i]->UsablePagesLocked(w.request.terms.domain);
+        have += pools_[i]->UsablePagesLocked(w.request.terms.stock());
       }
       view.wanted += o.page_size.Of(o.pages);
       view.available += o.page_size.Of(std::min(have, o.pages));

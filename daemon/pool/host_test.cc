@@ -87,6 +87,9 @@ class HostTest : public testing::Test {
   void GiveBack(const Taken& taken) {
     for (const TakenExtent& e : taken.extents) {
       Pool& pool = host_->PoolOf(e);
+      // A holder came and went.
+      pool.Tell(e.id, {.opened = true});
+      pool.Tell(e.id, {.closed = true});
       pool.Return(e.slot, table_->lease(e.slot), true);
       Work(pool);
     }

@@ -156,7 +156,7 @@ std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
   std::vector<SlotId> taken;
   PageCount sum;
   for (PageCount shape : shapes) {
-    const SlotId slot = PopClean(terms.domain, shape);
+    const SlotId slot = PopClean(terms.stock(), shape);
     HP_CHECK(slot.valid(), "TakeLocked was asked for what is not usable");
     Record& r = records_[slot];
     r.in_place = terms.in_place;
@@ -165,6 +165,7 @@ std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
     r.ended = false;
     r.looks = 0;
     ++r.expected_opens;  // ours, at the grant
+    r.quiet = false;     // until the watch has seen it closed
     if (!Planted(Defect::kStaleLedger)) table_->set_lease(slot, terms.lease);
     table_->set_domain(slot, terms.domain);
     if (!Planted(Defect::kDoubleGrant) || table_->state(slot) == kClean) {
@@ -217,6 +218,26 @@ void Pool::Held(SlotId slot) {
   if (r.to_let_go) StartLettingGo(slot);
   // Its holder may have closed it before the acknowledgement was read.
   if (r.memory_lifetime && !r.let_go) Look(slot, absl::InfinitePast());
+}
+
+void Pool::Untake(SlotId slot) {
+  MutexLock lock(&mu_);
+  Record& r = records_[slot];
+  r.ended = true;
+  table_->set_lease(slot, LeaseId());
+  if (r.tripped) {  // somebody got at it meanwhile: as if it had been held
+    Go(slot, kGranted, kReturning);
+    Look(slot, absl::InfinitePast());
+    return;
+  }
+  r.quiet = true;
+  if (r.expected_opens > 0) --r.expected_opens;
+  // What was cleared in place stays its domain's.
+  if (table_->origin(slot) == ExtentOrigin::kPopulated) {
+    table_->set_domain(slot, DomainId());
+  }
+  Go(slot, kGranted, kClean);
+  AddClean(slot);
 }
 
 void Pool::Return(SlotId slot, LeaseId lease, bool keep_in_place) {

@@ -50,6 +50,12 @@ struct GrantTerms {
   bool memory_lifetime = false;  // to be asked about while it is held
   // Keep the descriptor although the pool lets go (NAMED leases).
   bool keep_descriptor = false;
+  // Only extents that nobody has held: one that was cleared in place has the
+  // seals of its first grant, which cannot be added to (sealed leases).
+  bool fresh_only = false;
+
+  // Whose stock may be taken beside that for anybody.
+  DomainId stock() const { return fresh_only ? DomainId() : domain; }
 };
 
 struct PoolSnapshot {
@@ -111,6 +117,9 @@ class Pool {
   // --- For leases -------------------------------------------------------------
   // Granted -> Held: acknowledged.
   void Held(SlotId slot) HP_EXCLUDES(mu_);
+  // Granted -> Clean: the grant came to nothing before anything was opened for
+  // the client, so nobody but the daemon has seen the memory.
+  void Untake(SlotId slot) HP_EXCLUDES(mu_);
   // Granted or Held -> Returning: rolled back or released; to be probed at
   // once. `keep_in_place` false withdraws the permission to clear in place.
   // Nothing happens where `lease` has the extent no more: the memory of a
@@ -167,7 +176,7 @@ class Pool {
     absl::Time next_look = absl::InfiniteFuture();
     uint16_t looks = 0;           // without success; for the backoff
     uint16_t expected_opens = 0;  // by us, not yet reported by the watch
-    bool quiet = true;      // the watch reported no opening, or a closing last
+    bool quiet = true;      // not lent, or the watch reported a closing last
     bool tripped = false;   // somebody else opened it: never reuse in place
     bool ended = true;      // no lease lives in it
     bool in_place = false;  // GrantTerms

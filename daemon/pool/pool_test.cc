@@ -55,8 +55,34 @@ TEST_F(PoolTest, OwnStockOfTheDomainIsTakenFirst) {
   EXPECT_EQ(Take(1, Terms()), slot);
 }
 
+TEST_F(PoolTest, AGrantThatCameToNothingGoesBackToStock) {
+  const SlotId slot = Take(1, Terms());
+  pool_->Untake(slot);
+  EXPECT_EQ(State(slot), kClean);
+  EXPECT_EQ(TotalPages(Usable(kOther)), P(16)) << "it is for anybody again";
+  EXPECT_EQ(Take(1, Terms()), slot);
+  Open(slot);  // ours
+  Open(slot);  // somebody else's
+  pool_->Untake(slot);
+  EXPECT_EQ(State(slot), kReturning);
+}
+
+TEST_F(PoolTest, AReturnIsBelievedWhenTheWatchHasSeenAClosingOrAfterAWhile) {
+  const SlotId slot = Take(1, Terms());
+  Return(slot);
+  EXPECT_TRUE(DoAll().empty()) << "the probe says free, the watch nothing";
+  size_t back = 0;
+  for (int i = 0; i < 10; ++i) {
+    clock_.Advance(absl::Milliseconds(60));
+    back += DoAll().size();
+  }
+  EXPECT_EQ(back, 1u);
+}
+
 TEST_F(PoolTest, AnUnacknowledgedGrantComesBack) {
   const SlotId slot = Take(1, Terms());
+  Open(slot);
+  Close(slot);
   Return(slot);
   EXPECT_EQ(State(slot), kReturning);
   const auto back = DoAll();

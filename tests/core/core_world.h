@@ -64,6 +64,7 @@ class CoreWorld {
   void Unpin(int n);
   // The daemon's own steps.
   void Step(int count);
+  void StepAhead(int count);
   void Deliver();
   void LoseEvents();
   void Advance(int milliseconds);

@@ -96,7 +96,8 @@ void Driver::One() {
   if (dice < 680) return HP_DO(Chmod, Draw(64));
   if (dice < 690) return HP_DO(Pin, Draw(64));
   if (dice < 700) return HP_DO(Unpin, Draw(64));
-  if (dice < 850) return HP_DO(Step, 1 + Draw(6));
+  if (dice < 800) return HP_DO(Step, 1 + Draw(6));
+  if (dice < 850) return HP_DO(StepAhead, 1 + Draw(6));
   if (dice < 920) return HP_DO(Deliver);
   if (dice < 922) return HP_DO(LoseEvents);
   if (dice < 970) return HP_DO(Advance, 1 + Draw(Draw(10) == 0 ? 12000 : 300));
