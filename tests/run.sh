@@ -65,7 +65,7 @@ cleanup() {
   foreground_stop
   daemon_stop || true
   # Interrupted: the tests that were ended could not give back their pages.
-  [[ -z $pages_before ]] || put_back_pages >/dev/null 2>&1 || true
+  [[ -z $pages_before ]] || pages_put_back "$pages_before" || true
   [[ -z ${targets_xml:-} ]] || rm -f "$targets_xml"
   bazel_leave
   exit "$status"
@@ -141,24 +141,10 @@ run_chosen() {
   ((${#patterns[@]} == 0)) || run_matching "${patterns[@]}"
 }
 
-# Whether the counters are as before; puts them back where they are not.
-put_back_pages() {
-  local file value status=0
-  # Waits for other users; follows the notes of tests that were killed.
-  pages_snapshot_settled >/dev/null
-  while read -r file value; do
-    [[ $(<"$file") == "$value" ]] && continue
-    echo "  $file was $value and is $(<"$file")"
-    status=1
-    pages_set "$file" "$value" || true
-  done <<<"$pages_before"
-  return "$status"
-}
-
 check_pages() {
   local said
   [[ -n $pages_before ]] || return 0
-  if said=$(put_back_pages); then
+  if said=$(pages_put_back "$pages_before"); then
     record passed pages "nr_hugepages as before"
   else
     record failed pages "nr_hugepages as before" "${said//$'\n'/;}"

@@ -39,7 +39,28 @@ pages_snapshot_settled() {
     pages_snapshot
     return
   fi
-  pages_lock >&2 && pages_unlock && pages_snapshot
+  pages_lock >&2 || return
+  local then=$pages_locked
+  pages_unlock
+  printf '%s\n' "$then"
+}
+
+# pages_put_back SNAPSHOT: makes the counters what they were, and prints those
+# that were not. Fails where there were such.
+pages_put_back() {
+  local file value now changed=
+  pages_available || return 0
+  pages_lock >&2 || return
+  while read -r file value; do
+    now=$(<"$file")
+    [[ $now == "$value" ]] && continue
+    changed=yes
+    echo "$file was $value and is $now"
+    pages_set "$file" "$value" || true
+  done <<<"$1"
+  pages_locked=$(pages_snapshot)
+  pages_unlock
+  [[ -z $changed ]]
 }
 
 # pages_set FILE VALUE: writes until it is so, for up to 10 s: pages come back a
