@@ -22,6 +22,7 @@ std::string Config(PageSize page) {
       page == k1G ? "{page_size: 1GiB, target: 1GiB, shapes: [1GiB]}"
                   : "{page_size: 2MiB, target: 8MiB, shapes: [2MiB]}";
   return absl::StrCat(
+      "backend: hugetlb\n"
       "listeners:\n"
       "  - {dir: \"@DIR@\", group: \"*\"}\n"
       "  - {dir: \"@DIR@/shared\", group: \"*\", domain: shared}\n",

@@ -101,6 +101,22 @@ TEST_P(InodeTest, WhatRootOrAnOwnerCouldOpenIsRetired) {
   ExpectAllBack();
 }
 
+// The seals of a grant cannot be added to later, so what was cleared in place
+// cannot be lent sealed: the domain gets other memory then.
+TEST_P(InodeTest, SealedLeaseAfterOneThatWasClearedInPlace) {
+  const Line plain = WholePool(absl::Seconds(20));
+  ASSERT_TRUE(attacker_->Ask(plain).ok());
+  ASSERT_TRUE(attacker_->Ask(Line("release")).ok());
+  ExpectAllBack();
+  Line sealed = plain;
+  const Line got = victim_->Ask(sealed.Set("sealed", ""));
+  ASSERT_TRUE(got.ok()) << got;
+  EXPECT_EQ(got.Number("in_place", 1), 0u) << got;
+  EXPECT_EQ(victim_->Ask(Line("zero")).Number("nonzero", 1), 0u);
+  EXPECT_TRUE(victim_->Ask(Line("release")).ok());
+  ExpectAllBack();
+}
+
 // T3 belongs to a later step in full; this is what matters for safety.
 TEST_P(InodeTest, HolesAreNeverPassedOn) {
   TakeAndFill(attacker_.get(), kAttacker);
