@@ -11,11 +11,25 @@
 #include "daemon/base/check.h"
 #include "daemon/base/errno_status.h"
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
 namespace hugepool {
 namespace {
 
 constexpr uint64_t kMagic = 0x31454c4254505548;  // "HUPTBLE1"
 constexpr uint32_t kVersion = 1;
+
+// Newer kernels warn of memfds that do not say whether they may be executed
+// (N58); older ones refuse the flag.
+UniqueFd NewMemfd() {
+  constexpr char kName[] = "hugepool-extents";
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  UniqueFd fd(memfd_create(kName, kFlags | MFD_NOEXEC_SEAL));
+  if (!fd.valid() && errno == EINVAL) fd.reset(memfd_create(kName, kFlags));
+  return fd;
+}
 
 }  // namespace
 
@@ -26,8 +40,7 @@ absl::StatusOr<std::unique_ptr<ExtentTable>> ExtentTable::Create(
         "an extent table of ", capacity, " extents: allowed are 1 to ",
         1u << 26));
   }
-  UniqueFd fd(memfd_create("hugepool-extents",
-                           MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd fd = NewMemfd();
   if (!fd.valid()) {
     return ErrnoToStatus(errno, "memfd_create(hugepool-extents)");
   }
