@@ -23,6 +23,19 @@
 namespace hugepool::sys {
 namespace {
 
+// The kernel answers only a file's owner (or CAP_LEASE). One that was given to
+// its holder is ours for as long as the question takes.
+HolderAnswer AskAsOwner(int fd) {
+  struct stat st = {};
+  if (fstat(fd, &st) != 0 || st.st_uid == geteuid() ||
+      fchown(fd, geteuid(), static_cast<gid_t>(-1)) != 0) {
+    return HolderAnswer::kUnknown;
+  }
+  const HolderAnswer answer = SetWriteLease(fd);
+  if (fchown(fd, st.st_uid, static_cast<gid_t>(-1)) == 0) return answer;
+  return answer == HolderAnswer::kBusy ? answer : HolderAnswer::kUnknown;
+}
+
 // -1 and errno, as fcntl. MFD_NOEXEC_SEAL sets F_SEAL_EXEC: no difference here.
 int SealsOf(int fd) {
   const int seals = fcntl(fd, F_GET_SEALS);
@@ -114,7 +127,8 @@ HolderAnswer RealHugeFile::Probe() {
   }
   // A lease that an open is breaking cannot be set again.
   if (armed_) UnsetLease(fd_.get());
-  const HolderAnswer answer = SetWriteLease(fd_.get());
+  HolderAnswer answer = SetWriteLease(fd_.get());
+  if (answer == HolderAnswer::kUnknown) answer = AskAsOwner(fd_.get());
   armed_ = answer == HolderAnswer::kFree;
   return answer;
 }
