@@ -157,5 +157,30 @@ TEST_F(RequestsTest, N27ThePageSizeIsInTheReplyAndInTheFile) {
   }
 }
 
+// A file that was given to its holder can still be asked about by a daemon that
+// is not root.
+TEST_F(RequestsTest, AReopenableMemoryLeaseEndsWithItsHolder) {
+  if (!StartWithPages(4)) return;
+  auto client = NewClient();
+  const Line got =
+      client->Ask(Acquire2M(4).Set("lifetime", "memory").Set("reopenable", ""));
+  ASSERT_TRUE(got.ok()) << got;
+  ASSERT_EQ(client->Ask(Line("stat")).Number("uid"), 65001u);
+  ASSERT_TRUE(client->Ask(Line("fill")).ok());
+  // A part of it may go; while one page is mapped nothing is taken.
+  ASSERT_TRUE(client->Ask(Line("close")).ok());
+  EXPECT_EQ(client->Ask(Line("check")).Number("foreign", 1), 0u);
+  ASSERT_TRUE(client->Ask(Line("drop")).ok());
+  ExpectAllBack();
+  // The same by death.
+  ASSERT_TRUE(client
+                  ->Ask(Acquire2M(4, 5000)
+                            .Set("lifetime", "memory")
+                            .Set("reopenable", ""))
+                  .ok());
+  client->Kill();
+  ExpectAllBack();
+}
+
 }  // namespace
 }  // namespace hugepool::testing

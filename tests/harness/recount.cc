@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "daemon/sys/sysfs.h"
+#include "tests/harness/raw_client.h"
 
 namespace hugepool::testing {
 namespace {
@@ -28,14 +29,22 @@ std::string PoolWrong(const v1::PoolStatus& pool, bool all_clean) {
   return difference.empty() ? "" : name + difference;
 }
 
+std::string LeasesLeft(DaemonProcess* daemon) {
+  const auto leases = ListAllLeases(daemon->dir());
+  if (!leases.ok()) return "leases are left: " + leases.status().ToString();
+  std::string text = absl::StrCat(leases->size(), " leases are left:");
+  for (const v1::Lease& lease : *leases) {
+    absl::StrAppend(&text, "\n  ", lease.ShortDebugString());
+  }
+  return text;
+}
+
 std::string Wrong(DaemonProcess* daemon, bool all_clean) {
   const auto status = daemon->GetStatus();
   if (!status.ok()) {
     return absl::StrCat(status.status().ToString(), "\n", daemon->Log());
   }
-  if (all_clean && status->leases() != 0) {
-    return absl::StrCat(status->leases(), " leases are left");
-  }
+  if (all_clean && status->leases() != 0) return LeasesLeft(daemon);
   for (const v1::PoolStatus& pool : status->pools()) {
     std::string wrong = PoolWrong(pool, all_clean);
     if (!wrong.empty()) return wrong;
