@@ -57,7 +57,6 @@ absl::Status Herd::Run() {
       Look(&member);
     }
     KillSome();
-    if (!daemon_->Alive()) Violation("the daemon ended");
     if (absl::Now() > checkpoint) {
       Checkpoint();
       checkpoint = absl::Now() + options_.checkpoint_every;
@@ -65,7 +64,9 @@ absl::Status Herd::Run() {
     poll(nullptr, 0, 1);
   }
   if (daemon_->Alive()) Checkpoint();
-  if (daemon_->Alive()) {
+  if (!daemon_->Alive()) {
+    Violation("the daemon ended");
+  } else {
     const absl::Status stopped = daemon_->Stop();
     if (!stopped.ok()) Violation("end of the daemon: " + stopped.ToString());
   }
@@ -152,7 +153,7 @@ void Herd::Checkpoint() {
     }
     poll(nullptr, 0, 1);
   }
-  if (!daemon_->Alive()) return;  // noticed by whoever called
+  if (!daemon_->Alive()) return;  // noticed at the end of the run
   const std::string wrong = WaitForAllClean(daemon_.get(), absl::Seconds(10));
   if (!wrong.empty()) Violation("checkpoint: " + wrong);
 }
