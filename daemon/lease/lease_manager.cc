@@ -1,5 +1,5 @@
-// Acquiring: from a request to an acknowledged lease. lease_return.cc has the
-// way back, sessions.cc the sessions, lease_views.cc what is shown.
+// Acquiring: from a request to an acknowledged lease. lease_flight.cc has
+// what is on its way, lease_return.cc the way back, sessions.cc the sessions, lease_views.cc what is shown.
 #include "daemon/lease/lease_manager.h"
 
 #include <algorithm>
@@ -380,11 +380,7 @@ void LeaseManager::FinishSend(LeaseId id, absl::StatusOr<uint32_t> frames) {
         lease.expires = lease.created + entry->spec.time_to_live;
       }
       granted = Granted{lease, *frames, deps_.clock->Now() - entry->started};
-      deps_.executor->PostAt(
-          deps_.clock->Now() + options_.acknowledge_within,
-          [this, id, generation = lease.generation] {
-            ExpireGrant(id, generation);
-          });
+      ExpectAcknowledgement(lease);
       Publish(LeaseNews::Kind::kGranted, lease, &after);
     } else {
       again = absl::IsAborted(status) && !entry->doomed &&
@@ -413,80 +409,6 @@ void LeaseManager::FinishSend(LeaseId id, absl::StatusOr<uint32_t> frames) {
   } else {
     done(status);
   }
-}
-
-absl::Status LeaseManager::Acknowledge(SessionId session, LeaseId id,
-                                       uint64_t generation) {
-  After after;
-  absl::Status status;
-  {
-    MutexLock lock(&mu_);
-    auto flight = in_flight_.find({id, generation});
-    Entry* entry = FindEntry(id);
-    if (flight == in_flight_.end() || flight->second.session != session ||
-        entry == nullptr || entry->sending) {
-      return hugepool::Refuse(
-          RefusalReason::kLeaseGone,
-          absl::StrCat("no grant of ", ToWire(id), " waits for an "
-                       "acknowledgement of this session"),
-          "the grant was rolled back; acquire again");
-    }
-    Landed(id, generation);
-    Lease& lease = entry->lease;
-    if (lease.phase == LeasePhase::kGranted) {
-      lease.phase = LeasePhase::kHeld;
-      for (const TakenExtent& e : lease.extents) {
-        Pool& pool = deps_.host->PoolOf(e);
-        pool.Held(e.slot);
-        // Only a MEMORY lease or a pool that lets go has work now.
-        if (lease.lifetime == Lifetime::kMemory || pool.lets_go()) {
-          after.wake.insert(&pool);
-        }
-      }
-      // A MEMORY or NAMED lease does not end with its session.
-      if (lease.lifetime != Lifetime::kSession) {
-        if (Session* s = FindSession(lease.session)) s->leases.erase(id);
-      }
-      if (lease.expires != absl::InfiniteFuture()) {
-        after.expiry = {id, deps_.clock->Now() + entry->spec.time_to_live};
-      }
-      Publish(LeaseNews::Kind::kHeld, lease, &after);
-    }
-  }
-  Run(std::move(after));
-  return status;
-}
-
-absl::Status LeaseManager::MayFly(const Session& session, uint32_t fds) const {
-  if (session.fds_in_flight + fds <=
-          options_.max_unacknowledged_fds_per_session &&
-      fds_in_flight_ + fds <= options_.max_unacknowledged_fds) {
-    return absl::OkStatus();
-  }
-  return hugepool::Refuse(
-      Refusal{RefusalReason::kQuota, {}, {},
-              "acknowledge the grants that have arrived, then try again"},
-      absl::StrCat(fds, " descriptors more would be too many on their way: ",
-                   session.fds_in_flight, " of this session, ", fds_in_flight_,
-                   " in all"));
-}
-
-void LeaseManager::Fly(Session& session, const Lease& lease) {
-  const auto fds = static_cast<uint32_t>(lease.extents.size());
-  session.fds_in_flight += fds;
-  fds_in_flight_ += fds;
-  in_flight_[{lease.id, lease.generation}] = {session.id, fds};
-}
-
-// Descriptors of a grant are not on their way any more.
-void LeaseManager::Landed(LeaseId lease, uint64_t generation) {
-  auto it = in_flight_.find({lease, generation});
-  if (it == in_flight_.end()) return;
-  if (Session* session = FindSession(it->second.session)) {
-    session->fds_in_flight -= it->second.fds;
-  }
-  fds_in_flight_ -= it->second.fds;
-  in_flight_.erase(it);
 }
 
 }  // namespace hugepool

@@ -10,6 +10,7 @@
 #ifndef HUGEPOOL_DAEMON_LEASE_LEASE_MANAGER_H_
 #define HUGEPOOL_DAEMON_LEASE_LEASE_MANAGER_H_
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -192,7 +193,8 @@ class LeaseManager {
                                     const std::string& request_id, LeaseId id,
                                     const std::string& name);
   void ExpireWait(LeaseId id);
-  void ExpireGrant(LeaseId id, uint64_t generation);
+  void ExpectAcknowledgement(const Lease& lease) HP_REQUIRES(mu_);
+  void SweepGrants();
 
   Session* FindSession(SessionId id) HP_REQUIRES(mu_);
   Entry* FindEntry(LeaseId id) HP_REQUIRES(mu_);
@@ -221,6 +223,10 @@ class LeaseManager {
       HP_GUARDED_BY(mu_);
   std::map<Key, InFlight> in_flight_ HP_GUARDED_BY(mu_);
   uint32_t fds_in_flight_ HP_GUARDED_BY(mu_) = 0;
+  // By when grants must be acknowledged, oldest first; met ones are dropped when
+  // the sweep comes by.
+  std::deque<std::pair<absl::Time, Key>> deadlines_ HP_GUARDED_BY(mu_);
+  bool sweeping_ HP_GUARDED_BY(mu_) = false;  // a sweep is posted
   uint64_t next_lease_ HP_GUARDED_BY(mu_) = 1;
   uint64_t next_session_ HP_GUARDED_BY(mu_) = 1;
 };

@@ -123,22 +123,6 @@ absl::Status LeaseManager::Refuse(SessionId session, LeaseId id,
   return absl::OkStatus();
 }
 
-void LeaseManager::ExpireGrant(LeaseId id, uint64_t generation) {
-  After after;
-  {
-    MutexLock lock(&mu_);
-    if (!in_flight_.contains({id, generation})) return;
-    Entry* entry = FindEntry(id);
-    // The lease can be gone before an attachment to it was acknowledged.
-    if (entry != nullptr && entry->lease.phase == LeasePhase::kGranted) {
-      EndLease(*entry, LeaseNews::Kind::kRolledBack, &after);
-    } else {
-      Landed(id, generation);
-    }
-  }
-  Run(std::move(after));
-}
-
 absl::StatusOr<Bytes> LeaseManager::Release(const Identity& caller, LeaseId id,
                                             const std::string& name) {
   After after;

@@ -272,15 +272,15 @@ absl::StatusOr<LeaseManager::Granted> LeaseManager::AttachNow(
     Entry* entry = FindEntry(copy.id);
     HP_CHECK(entry != nullptr, "a lease being sent is booked");
     entry->sending = false;
-    if (!frames.ok()) Landed(copy.id, copy.generation);
+    if (frames.ok()) {
+      ExpectAcknowledgement(copy);
+    } else {
+      Landed(copy.id, copy.generation);
+    }
     if (entry->doomed) EndLease(*entry, LeaseNews::Kind::kReleased, &after);
   }
   Run(std::move(after));
   HP_RETURN_IF_ERROR(frames.status());
-  deps_.executor->PostAt(deps_.clock->Now() + options_.acknowledge_within,
-                         [this, id = copy.id, generation = copy.generation] {
-                           ExpireGrant(id, generation);
-                         });
   return Granted{copy, *frames, absl::ZeroDuration()};
 }
 

@@ -39,6 +39,7 @@ void Steward::Wake() {
 
 std::optional<sys::KernelCounters> Steward::ReadKernel(
     const Pool& pool) const {
+  if (deps_.kernel == nullptr) return std::nullopt;
   auto counters = deps_.kernel->Read(pool.node, pool.page_size);
   if (!counters.ok()) return std::nullopt;
   return *counters;

@@ -24,6 +24,8 @@ class Steward {
  public:
   struct Deps {
     std::vector<Pool*> pools;  // of this node
+    // nullptr: the memory is not the kernel's huge pages (shmem), so their
+    // counters say nothing about it.
     const sys::KernelPools* kernel;
     const Clock* clock;
     // Called with what settling changed, on the steward's thread, no lock held.

@@ -201,7 +201,7 @@ void Daemon::MakeStewards() {
     if (deps.pools.empty()) continue;
     workers_.push_back(std::make_unique<NodeWorkers>(
         node.worker_cpus, Machine::WorkerThreads(config_, node)));
-    deps.kernel = machine_->kernel();
+    deps.kernel = machine_->shmem() ? nullptr : machine_->kernel();
     deps.clock = Clock::Real();
     deps.cpus = node.worker_cpus;
     deps.news = [this](PoolNews news) {
