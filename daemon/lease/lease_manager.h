@@ -107,7 +107,8 @@ class LeaseManager {
                       const std::string& reason);
 
   // Ends a lease of the caller's uid and domain (any lease for an admin); the
-  // bytes given up. Ending one that is Returning gives 0.
+  // bytes given up. Ending one that is Returning, or that ended by itself not
+  // long ago (its last descriptor was closed), gives 0.
   absl::StatusOr<Bytes> Release(const Identity& caller, LeaseId lease,
                                 const std::string& name);
 
@@ -166,6 +167,9 @@ class LeaseManager {
     absl::Time started;
     GrantCallback done;
   };
+  // A holder that closes its memory and then releases it can find the lease
+  // ended already. So many ends are remembered to tell that from a mistake.
+  static constexpr size_t kEnded = 4096;
   // Descriptors on their way for one generation of a lease.
   struct InFlight {
     SessionId session;
@@ -206,6 +210,7 @@ class LeaseManager {
   void EndSession(SessionId id, uint64_t epoch);
   void DropSession(Session& session, After* after) HP_REQUIRES(mu_);
   void EraseLease(LeaseId id, After* after) HP_REQUIRES(mu_);
+  bool EndedLately(const Identity& caller, LeaseId id) const HP_REQUIRES(mu_);
   void Unlink(const Entry& entry) HP_REQUIRES(mu_);
   void Run(After after) HP_EXCLUDES(mu_);
   void Publish(LeaseNews::Kind kind, const Lease& lease, After* after)
@@ -222,6 +227,8 @@ class LeaseManager {
   std::map<std::pair<DomainId, std::string>, LeaseId> by_name_
       HP_GUARDED_BY(mu_);
   std::map<Key, InFlight> in_flight_ HP_GUARDED_BY(mu_);
+  // The last kEnded leases that ended, and whose they were.
+  std::map<LeaseId, Identity> ended_ HP_GUARDED_BY(mu_);
   uint32_t fds_in_flight_ HP_GUARDED_BY(mu_) = 0;
   // By when grants must be acknowledged, oldest first; met ones are dropped when
   // the sweep comes by.

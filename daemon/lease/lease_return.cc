@@ -93,6 +93,8 @@ void LeaseManager::EraseLease(LeaseId id, After* after) {
   if (it->second->lease.phase == LeasePhase::kReturning ||
       it->second->lease.phase == LeasePhase::kHeld) {
     Publish(LeaseNews::Kind::kGone, it->second->lease, after);
+    ended_.emplace(id, it->second->lease.owner);
+    if (ended_.size() > kEnded) ended_.erase(ended_.begin());
   }
   leases_.erase(it);
 }
@@ -123,6 +125,13 @@ absl::Status LeaseManager::Refuse(SessionId session, LeaseId id,
   return absl::OkStatus();
 }
 
+bool LeaseManager::EndedLately(const Identity& caller, LeaseId id) const {
+  const auto it = ended_.find(id);
+  return it != ended_.end() &&
+         (caller.admin || (it->second.uid == caller.uid &&
+                           it->second.domain == caller.domain));
+}
+
 absl::StatusOr<Bytes> LeaseManager::Release(const Identity& caller, LeaseId id,
                                             const std::string& name) {
   After after;
@@ -130,6 +139,9 @@ absl::StatusOr<Bytes> LeaseManager::Release(const Identity& caller, LeaseId id,
   {
     MutexLock lock(&mu_);
     const Entry* visible = FindVisible(caller, id, name);
+    if (visible == nullptr && name.empty() && EndedLately(caller, id)) {
+      return Bytes(0);
+    }
     if (visible == nullptr) {
       return hugepool::Refuse(
           RefusalReason::kLeaseGone,

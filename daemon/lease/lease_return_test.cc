@@ -24,8 +24,11 @@ TEST_F(LeaseReturnTest, ReleaseSendsTheMemoryBack) {
   EXPECT_EQ(PhaseOf(lease.id), LeasePhase::kReturning);
   EXPECT_EQ(*manager_->Release(who_, lease.id, ""), Bytes(0)) << "once";
   Settle();
-  EXPECT_EQ(ReasonOf(manager_->Release(who_, lease.id, "").status()),
-            kLeaseGone);
+  EXPECT_EQ(*manager_->Release(who_, lease.id, ""), Bytes(0))
+      << "its end is remembered";
+  EXPECT_EQ(ReasonOf(manager_->Release(Who(1001), lease.id, "").status()),
+            kLeaseGone)
+      << "but it is nobody else's business";
   EXPECT_EQ(Charged(who_), Bytes(0));
   EXPECT_EQ(Clean(), PageCount(16));
   EXPECT_EQ(Told(LeaseNews::Kind::kReleased), 1);

@@ -103,6 +103,11 @@ void Machine::GrowKernelPages(const Config& config,
 
 absl::StatusOr<std::vector<hugepool::PoolConfig>> Machine::MakePools(
     const Config& config, std::vector<std::string>* warnings) {
+  if (shmem_ && config.backend == Backend::kAuto) {
+    warnings->push_back(
+        "no huge pages are reserved, so ordinary memory is lent; set "
+        "nr_hugepages, or kernel_pages: {mode: grow}, and restart");
+  }
   std::vector<HostNode> nodes;
   for (const sys::NodeInfo& info : topology_->nodes()) {
     HostNode node;

@@ -1,7 +1,9 @@
 // The calls that change something. hugepool_views.cc has those that show.
 #include "daemon/service/hugepool_service.h"
 
+#include <functional>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -53,12 +55,23 @@ absl::StatusOr<SessionId> HugePoolService::SessionOf(
       who);
 }
 
+HugePoolService::HugePoolService(const Deps& deps, Facts facts)
+    : deps_(deps),
+      facts_(std::move(facts)),
+      page_sizes_([&deps] {
+        std::set<PageSize, std::greater<>> sizes;
+        for (const auto& pool : deps.host->pools()) {
+          sizes.insert(pool->page_size);
+        }
+        return std::vector<PageSize>(sizes.begin(), sizes.end());
+      }()) {}
+
 grpc::ServerUnaryReactor* HugePoolService::Acquire(
     grpc::CallbackServerContext* context, const v1::AcquireRequest* request,
     v1::AcquireResponse* reply) {
   const auto session = SessionOf(*context);
   if (!session.ok()) return Answer(context, session.status());
-  auto spec = SpecFromWire(*request);
+  auto spec = SpecFromWire(*request, page_sizes_);
   if (!spec.ok()) return Answer(context, spec.status());
   const auto call = deps_.calls->New(
       [manager = deps_.manager, session = *session, id = spec->request_id] {

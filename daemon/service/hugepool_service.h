@@ -50,8 +50,7 @@ class HugePoolService : public v1::HugePool::CallbackService {
     EventHub* hub;
     Calls* calls;
   };
-  HugePoolService(const Deps& deps, Facts facts)
-      : deps_(deps), facts_(std::move(facts)) {}
+  HugePoolService(const Deps& deps, Facts facts);
 
   grpc::ServerUnaryReactor* Acquire(grpc::CallbackServerContext* context,
                                     const v1::AcquireRequest* request,
@@ -92,6 +91,7 @@ class HugePoolService : public v1::HugePool::CallbackService {
 
   const Deps deps_;
   const Facts facts_;
+  const std::vector<PageSize> page_sizes_;  // that have a pool, largest first
 };
 
 }  // namespace hugepool::service

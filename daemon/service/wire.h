@@ -22,7 +22,9 @@ namespace hugepool::service {
 // --- Requests (wire_request.cc) ------------------------------------------------
 // BAD_REQUEST, UNKNOWN_PAGE_SIZE, NEVER_FITS or UNIMPLEMENTED for what can be
 // seen to be wrong without knowing the pools.
-absl::StatusOr<AcquireSpec> SpecFromWire(const v1::AcquireRequest& request);
+// `offered`: the page sizes that have a pool, for the refusal of others.
+absl::StatusOr<AcquireSpec> SpecFromWire(
+    const v1::AcquireRequest& request, const std::vector<PageSize>& offered);
 // nullopt for UNSPECIFIED; BAD_REQUEST for a state that there is not.
 absl::StatusOr<std::optional<LeasePhase>> PhaseFromWire(v1::LeaseState state);
 

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "daemon/base/errno_status.h"
 #include "daemon/base/refusal.h"
 #include "daemon/service/wire.h"
@@ -63,7 +65,14 @@ absl::Status PlacementFromWire(const v1::Placement& placement,
   return absl::OkStatus();
 }
 
-absl::StatusOr<SegmentRequest> SegmentFromWire(const v1::Segment& segment) {
+std::string List(const std::vector<PageSize>& sizes) {
+  return absl::StrJoin(sizes, ", ", [](std::string* out, PageSize size) {
+    absl::StrAppend(out, ToString(size));
+  });
+}
+
+absl::StatusOr<SegmentRequest> SegmentFromWire(
+    const v1::Segment& segment, const std::vector<PageSize>& offered) {
   if (segment.has_copy_from()) {
     return absl::UnimplementedError(
         "copy_from: copies of leases are not implemented yet");
@@ -88,7 +97,7 @@ absl::StatusOr<SegmentRequest> SegmentFromWire(const v1::Segment& segment) {
     if (!size.has_value() || bytes > kMaxBytes / 2) {
       return Refuse(RefusalReason::kUnknownPageSize,
                     absl::StrCat(bytes, " bytes are no page size"),
-                    "use a page size that a pool has (hpctl status)");
+                    absl::StrCat("page sizes with a pool: ", List(offered)));
     }
     out.page_sizes.push_back(*size);
   }
@@ -114,7 +123,8 @@ absl::StatusOr<Lifetime> LifetimeFromWire(v1::Lifetime lifetime) {
 
 }  // namespace
 
-absl::StatusOr<AcquireSpec> SpecFromWire(const v1::AcquireRequest& request) {
+absl::StatusOr<AcquireSpec> SpecFromWire(
+    const v1::AcquireRequest& request, const std::vector<PageSize>& offered) {
   if (request.segments_size() == 0 || request.segments_size() > kMaxSegments) {
     return Bad(absl::StrCat(request.segments_size(), " segments"),
                absl::StrCat("ask for 1 to ", kMaxSegments));
@@ -123,7 +133,7 @@ absl::StatusOr<AcquireSpec> SpecFromWire(const v1::AcquireRequest& request) {
   spec.request_id = request.request_id();
   uint64_t sum = 0;
   for (const v1::Segment& segment : request.segments()) {
-    HP_ASSIGN_OR_RETURN(SegmentRequest out, SegmentFromWire(segment));
+    HP_ASSIGN_OR_RETURN(SegmentRequest out, SegmentFromWire(segment, offered));
     if (out.size.value() > kMaxBytes - sum) {
       return Refuse(RefusalReason::kNeverFits,
                     "2^63 bytes or more can never be served", "ask for less");

@@ -16,7 +16,7 @@ v1::AcquireRequest Valid() {
 }
 
 RefusalReason ReasonFor(const v1::AcquireRequest& request) {
-  const auto spec = SpecFromWire(request);
+  const auto spec = SpecFromWire(request, {k1G, k2M});
   const auto refusal = RefusalOf(spec.status());
   return refusal.has_value() ? refusal->reason : RefusalReason::kInternal;
 }
@@ -102,7 +102,7 @@ TEST(WireTest, ReadsARequest) {
   request.set_private_(true);
   request.mutable_time_to_live()->set_seconds(60);
   (*request.mutable_labels())["k"] = "v";
-  const auto spec = SpecFromWire(request);
+  const auto spec = SpecFromWire(request, {k1G, k2M});
   ASSERT_TRUE(spec.ok()) << spec.status();
   ASSERT_EQ(spec->segments.size(), 1u);
   EXPECT_EQ(spec->segments[0].size, MiB(2));
@@ -118,7 +118,7 @@ TEST(WireTest, ReadsARequest) {
 }
 
 TEST(WireTest, DefaultsAreSessionAndAny) {
-  const auto spec = SpecFromWire(Valid());
+  const auto spec = SpecFromWire(Valid(), {k1G, k2M});
   ASSERT_TRUE(spec.ok());
   EXPECT_EQ(spec->lifetime, Lifetime::kSession);
   EXPECT_EQ(spec->segments[0].mode, PlacementMode::kAny);
@@ -176,7 +176,7 @@ TEST(WireTest, EndlessTimesAreCut) {
   request.mutable_max_wait()->set_seconds(std::numeric_limits<int64_t>::max());
   request.mutable_time_to_live()->set_seconds(
       std::numeric_limits<int64_t>::max());
-  const auto spec = SpecFromWire(request);
+  const auto spec = SpecFromWire(request, {k1G, k2M});
   ASSERT_TRUE(spec.ok());
   EXPECT_LE(spec->max_wait, absl::Hours(24 * 30));
   EXPECT_EQ(spec->time_to_live, absl::InfiniteDuration());
@@ -185,7 +185,7 @@ TEST(WireTest, EndlessTimesAreCut) {
 TEST(WireTest, CopiesAreNotImplemented) {
   v1::AcquireRequest request = Valid();
   request.mutable_segments(0)->mutable_copy_from()->set_lease_id("x");
-  EXPECT_TRUE(absl::IsUnimplemented(SpecFromWire(request).status()));
+  EXPECT_TRUE(absl::IsUnimplemented(SpecFromWire(request, {k1G, k2M}).status()));
 }
 
 TEST(WireTest, RefusalsTravelInTheDetails) {
