@@ -62,8 +62,8 @@ TEST(ExtentState, ANumberOutsideIsNoStateAndMovesNowhere) {
 }
 
 // Clean is entered by a finished build or a finished clearing, or again by what
-// was promised and never opened for anybody. It is left
-// empty only by what gives memory back.
+// was promised and never opened for anybody. Empty is entered
+// only by what gives memory back.
 TEST(ExtentState, OnlyFinishedWorkMakesClean) {
   for (int from = 0; from < kExtentStates; ++from) {
     EXPECT_EQ(CanMove(StateOf(from), ExtentState::kClean),

@@ -22,8 +22,8 @@ absl::StatusOr<UniqueFd> Granter::OpenOne(const Lease& lease, SlotId slot) {
   }
   HP_ASSIGN_OR_RETURN(UniqueFd fd, file->OpenForHolder());
   if (lease.phase == LeasePhase::kGranted) {
-    // The description is opened before the owner changes (DESIGN: the other
-    // way round the open itself could be refused).
+    // The description is opened before the owner changes: the other way round
+    // the open itself could be refused.
     if (lease.reopenable) {
       HP_RETURN_IF_ERROR(file->GiveInode(lease.owner.uid, lease.owner.gid));
     } else if (lease.in_place) {

@@ -38,7 +38,7 @@ struct PoolConfig {
   std::vector<PageCount> shapes;  // empty: DefaultShapes
   bool learn_shapes = true;       // shapes: auto
   // No probe on this kernel: descriptors are closed at the acknowledgement,
-  // and the end of the inode is the only news (DESIGN: "let go").
+  // and the end of the inode is the only news ("let go", docs/design.md).
   bool let_go = false;
 };
 

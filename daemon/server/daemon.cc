@@ -68,11 +68,13 @@ uint64_t DescriptorLimit() {
   return limit.rlim_cur > kOtherFds ? limit.rlim_cur - kOtherFds : 0;
 }
 
-// Nothing is being built and nothing could be: the kernel has no page left that
-// would fit.
-bool OutOfKernelPages(const PoolSnapshot& s) {
-  return s.kernel.has_value() && s.kernel->free == PageCount(0) &&
-         s.in(ExtentState::kPopulating) == PageCount(0);
+// Nothing is being built, and nothing is left to build: the pool has what it
+// shall have, or the kernel has no more.
+bool Filled(const PoolSnapshot& s) {
+  if (s.in(ExtentState::kPopulating) > PageCount(0)) return false;
+  const bool kernel_empty =
+      s.kernel.has_value() && s.kernel->free == PageCount(0);
+  return s.charged >= s.config.high || kernel_empty || !s.shortfall.empty();
 }
 
 }  // namespace
@@ -232,10 +234,7 @@ void Daemon::WatchPools() {
   bool ready = true;
   for (const auto& pool : host_->pools()) {
     const PoolSnapshot s = pool->Snapshot();
-    const bool filled = s.charged >= s.config.high ||
-                        s.charged >= s.config.target || !s.shortfall.empty() ||
-                        OutOfKernelPages(s);
-    if (!filled) ready = false;
+    if (!Filled(s)) ready = false;
     service_->news()->Publish(PoolChanged{s});
   }
   if (ready && !ready_.exchange(true, std::memory_order_relaxed)) {
