@@ -43,8 +43,9 @@ class Granter {
   // SCM_RIGHTS carries at most 253 descriptors (SCM_MAX_FD).
   static constexpr uint32_t kMaxFdsPerFrame = 253;
 
-  Granter(ExtentFiles* files, GrantSender* sender)
-      : files_(files), sender_(sender) {}
+  // `watch` may be null.
+  Granter(ExtentFiles* files, GrantSender* sender, sys::HolderWatch* watch)
+      : files_(files), sender_(sender), watch_(watch) {}
 
   // Opens every extent of the lease anew and sends the descriptors to
   // `session` in as many frames as it takes; returns their number. ABORTED: an
@@ -57,6 +58,7 @@ class Granter {
 
   ExtentFiles* const files_;
   GrantSender* const sender_;
+  sys::HolderWatch* const watch_;
 };
 
 }  // namespace hugepool

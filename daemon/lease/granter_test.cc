@@ -53,7 +53,7 @@ class GranterTest : public testing::Test, protected GrantSender {
   sys::FakeKernel kernel_;
   sys::FakeHugeMemory memory_{&kernel_};
   ExtentFiles files_{600};
-  Granter granter_{&files_, this};
+  Granter granter_{&files_, this, nullptr};
   std::vector<GrantFrame> frames_;
   uint32_t fail_part_ = ~0u;
 };

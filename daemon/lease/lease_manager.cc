@@ -33,7 +33,7 @@ bool IsNameByte(char c) {
 }  // namespace
 
 LeaseManager::LeaseManager(const Options& options, const Deps& deps)
-    : options_(options), deps_(deps), granter_(deps.files, deps.sender) {}
+    : options_(options), deps_(deps), granter_(deps.files, deps.sender, deps.watch) {}
 
 absl::Status LeaseManager::CheckSpec(const AcquireSpec& spec) const {
   const auto bad = [](const std::string& what, const std::string& hint) {

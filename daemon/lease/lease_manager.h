@@ -60,6 +60,7 @@ class LeaseManager {
     NewsSink* news;
     // There is work for the stewards of this pool. Must not block.
     std::function<void(const Pool&)> wake;
+    sys::HolderWatch* watch = nullptr;  // may stay null
   };
 
   LeaseManager(const Options& options, const Deps& deps);

@@ -98,13 +98,13 @@ absl::Status Daemon::Make() {
   domains_ = std::make_unique<Domains>(
       PolicyOf(DomainFor(config_, kEverybody)), by_name);
   HP_RETURN_IF_ERROR(MakePools());
-  HP_RETURN_IF_ERROR(MakeService());
   holder_news_ =
       std::make_unique<HolderNews>([this](const Pool& p) { Wake(p); });
   HP_ASSIGN_OR_RETURN(
       watch_, sys::InotifyWatch::Start(
                   [news = holder_news_.get()](
                       const sys::HolderWatch::Event& e) { news->On(e); }));
+  HP_RETURN_IF_ERROR(MakeService());
   MakeStewards();
   // Claims the directories: up to here not a page was touched, so that a second
   // daemon on the same directories leaves without a trace (T6).
@@ -190,7 +190,7 @@ absl::Status Daemon::MakeService() {
       lease, LeaseManager::Deps{host_.get(), files_.get(), service_->sender(),
                                 executor_.get(), Clock::Real(), domains_.get(),
                                 service_->news(),
-                                [this](const Pool& p) { Wake(p); }});
+                                [this](const Pool& p) { Wake(p); }, watch_.get()});
   return absl::OkStatus();
 }
 
@@ -288,8 +288,8 @@ void Daemon::Stop() {
     for (const auto& pool : host_->pools()) pool->StopFilling();
   }
   for (auto& steward : stewards_) steward->Stop();
-  watch_.reset();
   if (executor_ != nullptr) executor_->Stop();
+  watch_.reset();  // a grant on the executor could still have used it
 }
 
 }  // namespace hugepool::server

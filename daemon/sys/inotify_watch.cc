@@ -81,6 +81,14 @@ void InotifyWatch::Remove(InodeId inode) {
   inotify_rm_watch(inotify_.get(), wd);
 }
 
+void InotifyWatch::MuteOpens(HugeFile& file) {
+  const std::string path = absl::StrCat("/proc/self/fd/", file.fd());
+  // A second watch of an inode replaces the mask of the first. Should it fail,
+  // the openings go on being told, which is only slower.
+  (void)inotify_add_watch(inotify_.get(), path.c_str(),
+                          kMask & ~uint32_t{IN_OPEN});
+}
+
 size_t InotifyWatch::watched() const {
   MutexLock lock(&mu_);
   return inode_of_.size();

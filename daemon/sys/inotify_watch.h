@@ -43,6 +43,7 @@ class InotifyWatch : public HolderWatch {
   absl::Status Add(HugeFile& file) override;
   // An event that was read already may still be delivered.
   void Remove(InodeId inode) override;
+  void MuteOpens(HugeFile& file) override;
 
   size_t watched() const;
 

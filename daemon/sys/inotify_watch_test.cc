@@ -106,6 +106,17 @@ TEST_P(InotifyWatchTest, TellsTheLastCloseOfADescription) {
   EXPECT_EQ(file->Probe(), HolderAnswer::kFree);
 }
 
+TEST_P(InotifyWatchTest, MutedOpensAreNotToldClosesAre) {
+  auto file = Populated(1);
+  ASSERT_TRUE(watch_->Add(*file).ok());
+  watch_->MuteOpens(*file);
+  EXPECT_EQ(watch_->watched(), 1u) << "the same watch, with another mask";
+  { auto holder = file->OpenForHolder(); }
+  const auto events = seen_.Until([](const auto& e) { return e.closed; });
+  ASSERT_FALSE(events.empty());
+  for (const auto& event : events) EXPECT_FALSE(event.opened);
+}
+
 TEST_P(InotifyWatchTest, TellsPunchAndTruncate) {
   auto file = Populated(2);
   ASSERT_TRUE(watch_->Add(*file).ok());
