@@ -44,7 +44,7 @@ std::unique_ptr<testing::ChildProcess> Serve(const std::string& what,
 }
 
 struct Figures {
-  std::vector<double> acquire, unmapped, echo, fds;
+  std::vector<double> acquire, unmapped, refused, echo, fds;
 };
 
 template <typename F>
@@ -62,6 +62,8 @@ void Batch(Client& client, EchoClient& echo, FdsClient& fds, int steps,
   const Request mapped = Request().Segment(k2MiB, {}, {k2MiB});
   const Request unmapped =
       Request().Segment(k2MiB, {}, {k2MiB}).Flags(HP_REQUEST_NO_MAP);
+  // No pool has such pages: all of the call, nothing of the grant.
+  const Request refused = Request().Segment(k2MiB, {}, {k2MiB * 4});
   std::vector<Lease> leases;
   leases.reserve(2 * kSteps);
   for (int i = 0; i < steps; ++i) {
@@ -69,6 +71,9 @@ void Batch(Client& client, EchoClient& echo, FdsClient& fds, int steps,
     Time(&f->echo, [&] { echo.Call(text); });
     Time(&f->unmapped,
          [&] { leases.push_back(MustAcquire(client, unmapped)); });
+    Time(&f->refused, [&] {
+      if (client.Acquire(refused)) std::abort();
+    });
     Time(&f->fds, [&] { fds.RoundTrip(); });
   }
 }
@@ -82,6 +87,7 @@ void Tell(const Figures& f, bool json) {
   report.Series("acquire", "Acquire, mapped", "us", f.acquire);
   report.Series("acquire_unmapped", "Acquire, descriptor only", "us",
                 f.unmapped);
+  report.Series("refused", "Acquire, refused at once", "us", f.refused);
   report.Series("echo", "bare gRPC unary echo", "us", f.echo);
   report.Series("fds", "bare SCM_RIGHTS round trip", "us", f.fds);
   const auto p99 = [](const std::vector<double>& v) {
