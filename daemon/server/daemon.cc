@@ -68,6 +68,26 @@ uint64_t DescriptorLimit() {
   return limit.rlim_cur > kOtherFds ? limit.rlim_cur - kOtherFds : 0;
 }
 
+// What the configuration asks for and this version does not do. Said aloud: a
+// limit that is not kept is worse than none.
+std::vector<std::string> NotInForce(const Config& config) {
+  std::vector<std::string> warnings;
+  const auto warn = [&warnings](const std::string& key) {
+    warnings.push_back(key + " is not in force yet");
+  };
+  for (const DomainConfig& d : config.domains) {
+    if (d.named_quota != Bytes(0)) warn("named_quota of domain " + d.name);
+    if (d.max_waiters != DomainConfig().max_waiters) {
+      warn("max_waiters of domain " + d.name);
+    }
+  }
+  if (config.zeroing.bandwidth.has_value() &&
+      config.zeroing.bandwidth != ZeroingConfig().bandwidth) {
+    warn("zeroing.bandwidth");
+  }
+  return warnings;
+}
+
 // Nothing is being built, and nothing is left to build: the pool has what it
 // shall have, or the kernel has no more.
 bool Filled(const PoolSnapshot& s) {
@@ -122,7 +142,7 @@ absl::Status Daemon::Make() {
 }
 
 absl::Status Daemon::MakePools() {
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = NotInForce(config_);
   HP_ASSIGN_OR_RETURN(auto pools, machine_->MakePools(config_, &warnings));
   {
     MutexLock lock(&warnings_mu_);
