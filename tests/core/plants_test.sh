@@ -12,7 +12,9 @@ log="$(mktemp -d "${TEST_TMPDIR:-/tmp}/plants.XXXXXX")" || exit 1
 trap 'rm -rf "$log"' EXIT
 
 run() {  # run PLANT: its output in $log/PLANT, its exit status as the result
-  "$test_binary" "${args[@]}" "--plant=$1" > "$log/$1" 2>&1
+  # Its report would take the place of this test's own, and be counted.
+  env -u XML_OUTPUT_FILE "$test_binary" "${args[@]}" "--plant=$1" \
+    > "$log/$1" 2>&1
 }
 
 complain() {  # complain PLANT TEXT
