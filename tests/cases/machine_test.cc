@@ -43,7 +43,9 @@ class MachineTest : public CaseTest {
     close(fd);
     // -D: the daemon is our child, strace its grandchild.
     StartDaemon({.config = PoolOf2M(4),
-                 .wrapper = {kStrace, "-D", "-f", "-o", name, "-e",
+                 // LeakSanitizer cannot work in a process that is traced.
+                 .wrapper = {kStrace, "-D", "-f", "-E",
+                             "ASAN_OPTIONS=detect_leaks=0", "-o", name, "-e",
                              absl::StrCat("trace=", calls)}});
     if (daemon_ != nullptr) {
       const absl::Status stopped = daemon_->Stop();
