@@ -43,6 +43,8 @@ constexpr unsigned char kPattern = 0xA5;
 // For the pool to have clean memory again after a release.
 constexpr std::chrono::seconds kPatience(60);
 constexpr std::chrono::seconds kBeforeWaiting(3);
+// Refilling 1 GiB takes about a tenth of a second.
+constexpr std::chrono::milliseconds kRest(500);
 
 struct Options {
   std::string socket_dir;
@@ -186,6 +188,12 @@ void KernelRound(const Options& o, Series* series) {
 
 void PoolRound(const Options& o, Client& client, Series* series) {
   const std::string name = measure::SizeName(series->page_size) + " pages";
+  // Not while the daemon refills with both hands what the last round gave back,
+  // and on a connection that is in use: after a rest the first call pays for
+  // waking CPUs and threads, which is no matter of memory. No pool has such
+  // pages, so this one is refused at once.
+  std::this_thread::sleep_for(kRest);
+  (void)client.Acquire(Request().Segment(1, {}, {series->page_size * 4}));
   double micros = 0;
   Lease lease = AcquireHit(client, series->page_size, &micros);
   series->pool.push_back(micros);
