@@ -15,7 +15,9 @@ namespace {
 // Relaxed: a filter, orders nothing.
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
 
-const char* Name(LogLevel level) {
+}  // namespace
+
+std::string_view ToString(LogLevel level) {
   switch (level) {
     case LogLevel::kError:
       return "error";
@@ -29,15 +31,14 @@ const char* Name(LogLevel level) {
   return "?";
 }
 
-}  // namespace
-
 void Log(LogLevel level, std::string_view text) {
   if (level > g_level.load(std::memory_order_relaxed)) return;
   static const bool terminal = isatty(STDERR_FILENO) == 1;
   // Text can come from outside: one event stays one line.
   const std::string flat = absl::StrReplaceAll(AbslView(text), {{"\n", "\\n"}});
   const std::string line =
-      terminal ? absl::StrCat("hugepoold: ", Name(level), ": ", flat, "\n")
+      terminal ? absl::StrCat("hugepoold: ", AbslView(ToString(level)), ": ",
+                              flat, "\n")
                : absl::StrCat("<", static_cast<int>(level), ">", flat, "\n");
   // A full or closed standard error must not stop the daemon.
   [[maybe_unused]] const ssize_t n =

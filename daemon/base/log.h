@@ -7,6 +7,8 @@
 namespace hugepool {
 
 enum class LogLevel { kError = 3, kWarning = 4, kInfo = 6, kDebug = 7 };
+// As written in log lines and in the configuration.
+std::string_view ToString(LogLevel level);
 
 // Writes "<N>text" with the syslog priority that journald understands, or plain
 // "level: text" on a terminal. Thread-safe: one write(2) a line. Lines below

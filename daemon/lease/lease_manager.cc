@@ -327,7 +327,6 @@ absl::Status LeaseManager::BookTaken(LeaseId id, Taken& taken, Lease* copy,
 
 void LeaseManager::FinishTake(LeaseId id, Taken taken) {
   Lease lease;
-  std::string request_id;
   GrantCallback failed;
   absl::Status status;
   After after;

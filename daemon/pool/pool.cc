@@ -207,8 +207,6 @@ void Pool::NoteSingleExtentLocked(PageCount pages) {
   }
 }
 
-PageCount Pool::CapacityLocked() const { return config_.target; }
-
 // --- For leases ------------------------------------------------------------------
 
 void Pool::Held(SlotId slot) {

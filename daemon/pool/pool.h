@@ -111,8 +111,6 @@ class Pool {
   void EnqueueLocked(const Demand& demand) HP_REQUIRES(mu_);
   bool DequeueLocked(LeaseId lease) HP_REQUIRES(mu_);
   void NoteSingleExtentLocked(PageCount pages) HP_REQUIRES(mu_);
-  // Pages that this pool may ever have.
-  PageCount CapacityLocked() const HP_REQUIRES(mu_);
 
   // --- For leases -------------------------------------------------------------
   // Granted -> Held: acknowledged.

@@ -67,18 +67,4 @@ std::string_view ToString(Backend backend) {
   return "?";
 }
 
-std::string_view ToString(LogLevel level) {
-  switch (level) {
-    case LogLevel::kError:
-      return "error";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kDebug:
-      return "debug";
-  }
-  return "?";
-}
-
 }  // namespace hugepool::server

@@ -186,7 +186,6 @@ std::string_view ToString(KernelPagesMode mode);
 std::string_view ToString(Reuse reuse);
 std::string_view ToString(SharePageTables share);
 std::string_view ToString(Backend backend);
-std::string_view ToString(LogLevel level);
 
 }  // namespace hugepool::server
 
