@@ -1,5 +1,5 @@
-// Bytes that tell whose they are. Compiled with optimisation in every build:
-// tests look at each byte they are lent.
+// Bytes that tell whose they are. Compiled with optimisation and without
+// sanitizers in every build: tests look at each byte they are lent.
 #ifndef HUGEPOOL_TESTS_HARNESS_PATTERN_H_
 #define HUGEPOOL_TESTS_HARNESS_PATTERN_H_
 
