@@ -12,9 +12,32 @@ void PendingCall::Answer(const absl::Status& status,
   {
     MutexLock lock(&mu_);
     if (std::exchange(answered_, true)) return;
+    if (!returned_) {
+      // Under the lock: Reactor() must not hand out a reply half written.
+      if (status.ok() && fill) fill();
+      early_ = ToGrpc(status);
+      return;
+    }
   }
   if (status.ok() && fill) fill();
   Finish(ToGrpc(status));
+}
+
+grpc::ServerUnaryReactor* PendingCall::Reactor(
+    grpc::CallbackServerContext* context) {
+  grpc::Status answer;
+  {
+    MutexLock lock(&mu_);
+    if (!answered_) {
+      returned_ = true;
+      return this;
+    }
+    answer = std::move(early_);
+  }
+  calls_->Remove(this);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  reactor->Finish(answer);
+  return reactor;
 }
 
 void PendingCall::OnCancel() {

@@ -89,7 +89,7 @@ grpc::ServerUnaryReactor* HugePoolService::Acquire(
           *reply->mutable_waited() = ToWire(granted->waited);
         });
       });
-  return call.get();
+  return call->Reactor(context);
 }
 
 grpc::ServerUnaryReactor* HugePoolService::Attach(
@@ -115,7 +115,7 @@ grpc::ServerUnaryReactor* HugePoolService::Attach(
           reply->set_frames(granted->frames);
         });
       });
-  return call.get();
+  return call->Reactor(context);
 }
 
 absl::Status HugePoolService::DoRelease(

@@ -21,7 +21,7 @@ class InodeTest : public AttackTest {
 
 void InodeTest::ReopenWhileItReturns(ClientProcess* attacker,
                                      const Line& acquire, bool wide_mode) {
-  // A round of 1 GiB takes a hundred times as long and races no differently.
+  // A round of 1 GiB takes three times as long and races no differently.
   const int rounds = page() == k1G ? 8 : 25;
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
     const Line got = attacker->Ask(acquire);
