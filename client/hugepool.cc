@@ -149,7 +149,7 @@ int hp_connect_with(const char* dir, const hp_connect_options* options,
   if (options->size < kConnectOptionsV1) {
     return BadArgument("hp_connect_options has no valid size", error);
   }
-  if ((options->flags & ~HP_CONNECT_NO_WATCH) != 0) {
+  if ((options->flags & ~(HP_CONNECT_NO_WATCH | HP_CONNECT_OVER_GRPC)) != 0) {
     return BadArgument("hp_connect_options has an unknown flag", error);
   }
   if (dir == nullptr) dir = std::getenv("HUGEPOOL_SOCKET_DIR");
@@ -163,6 +163,7 @@ int hp_connect_with(const char* dir, const hp_connect_options* options,
   connect.call_timeout =
       hugepool::client::FromMilliseconds(options->call_timeout_ms);
   connect.watch = (options->flags & HP_CONNECT_NO_WATCH) == 0;
+  connect.over_grpc = (options->flags & HP_CONNECT_OVER_GRPC) != 0;
   auto connection = Connection::Connect(std::move(connect));
   if (!connection.ok()) return Fail(connection.status(), error);
   *client = new hp_client{*std::move(connection)};

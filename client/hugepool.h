@@ -40,8 +40,9 @@
  *   descriptors are close-on-exec.
  *
  * Signals and exits
- *   The library installs no signal handler. Threads are started by gRPC, and
- *   one that sleeps until the daemon goes away (HP_CONNECT_NO_WATCH). What is
+ *   The library installs no signal handler. It starts one thread, which sleeps
+ *   until the daemon goes away (HP_CONNECT_NO_WATCH); where it makes calls over
+ *   gRPC, gRPC starts some. What is
  *   mapped never faults with SIGBUS, unless an operator revokes the lease
  *   (hp_lease_standing).
  */
@@ -143,6 +144,9 @@ typedef struct hp_client hp_client;
 /* Start no thread. Without it, a program that holds a lease and makes no calls
  * loses it when the daemon is restarted and the resume grace (10 s) passes. */
 #define HP_CONNECT_NO_WATCH (1u << 0)
+/* Make the calls over gRPC. They take the socket that brings the descriptors
+ * where the daemon knows that way, which takes about half as long. */
+#define HP_CONNECT_OVER_GRPC (1u << 1)
 
 typedef struct hp_connect_options {
   size_t size;

@@ -18,6 +18,8 @@
 namespace hugepool::client {
 namespace {
 
+// The daemon reads frames of up to 64 KiB.
+constexpr size_t kMaxCallBytes = 60 << 10;
 constexpr char kSessionKey[] = "hugepool-session-bin";
 // The daemon answers a Hello at once; it accepts on a thread of its own.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(2);
@@ -170,54 +172,85 @@ void Connection::TakeUpLeases(FdChannel* fds) {
   }
 }
 
-absl::Status Connection::CallOnce(Session* session, absl::Time deadline,
-                                  Call call) {
+absl::StatusOr<v1::Answer> Connection::CallOverGrpc(Session* session,
+                                                    absl::Time deadline,
+                                                    const v1::Call& call) {
   grpc::ClientContext context;
   context.AddMetadata(kSessionKey, session->secret);
   SetDeadline(&context, deadline);
-  const grpc::Status status = call(session->stub.get(), &context);
-  if (status.ok()) return absl::OkStatus();
-  return CallStatus(status, grpc_path_);
+  v1::Answer answer;
+  grpc::Status status;
+  switch (call.method_case()) {
+    case v1::Call::kAcquire:
+      status = session->stub->Acquire(&context, call.acquire(),
+                                      answer.mutable_acquire());
+      break;
+    case v1::Call::kAttach:
+      status = session->stub->Attach(&context, call.attach(),
+                                     answer.mutable_attach());
+      break;
+    case v1::Call::kRelease:
+      status = session->stub->Release(&context, call.release(),
+                                      answer.mutable_release());
+      break;
+    case v1::Call::METHOD_NOT_SET:
+      return absl::InternalError("a call without a method");
+  }
+  if (!status.ok()) return CallStatus(status, grpc_path_);
+  return answer;
 }
 
-absl::Status Connection::CallAndCollect(Session* session, absl::Time deadline,
-                                        Call call, FdChannel::Pending* pending,
-                                        ReceivedGrant* grant) {
-  HP_RETURN_IF_ERROR(CallOnce(session, deadline, call));
-  if (pending == nullptr) return absl::OkStatus();
-  HP_ASSIGN_OR_RETURN(*grant,
-                      session->fds->Collect(pending, options_.frame_timeout));
-  return absl::OkStatus();
+absl::StatusOr<v1::Answer> Connection::CallOnce(Session* session,
+                                                absl::Time deadline,
+                                                const v1::Call& call,
+                                                FdChannel::Pending* pending) {
+  if (options_.over_grpc || !session->fds->welcome().calls() ||
+      call.ByteSizeLong() > kMaxCallBytes) {
+    return CallOverGrpc(session, deadline, call);
+  }
+  auto answer = session->fds->Ask(pending, call, deadline);
+  // What the daemon itself says has a detail and needs no path.
+  if (!answer.ok() && !ErrorDetailOf(answer.status()).has_value()) {
+    return Annotate(answer.status(), fd_path_);
+  }
+  return answer;
 }
 
-absl::StatusOr<std::shared_ptr<Connection::Session>> Connection::CallWithRetry(
-    Call call, absl::Duration extra_wait, const std::string* request_id,
-    ReceivedGrant* grant) {
+absl::StatusOr<Connection::Result> Connection::CallWithRetry(
+    const v1::Call& call, absl::Duration extra_wait,
+    const std::string& request_id) {
   absl::Time now = absl::Now();
   const absl::Time deadline = now + extra_wait + options_.call_timeout;
   // Starts anew with the first failure: it can come after a long wait.
   absl::Time give_up = now + options_.reconnect_budget;
   absl::Duration pause = kFirstPause;
   int unknown_session = 0;
-  std::shared_ptr<Session> session;
+  Result result;
   // Lives as long as the session: frames of a first try whose reply was lost
   // must not be nacked while the second is under way.
   std::optional<FdChannel::Pending> pending;
   for (int attempt = 0;; ++attempt) {
     HP_ASSIGN_OR_RETURN(std::shared_ptr<Session> current, GetSession(give_up));
-    if (current != session) {
+    if (current != result.session) {
       pending.reset();
-      session = std::move(current);
-      if (request_id != nullptr) {
-        pending.emplace(session->fds.get(), *request_id);
-      }
+      result.session = std::move(current);
+      pending.emplace(result.session->fds.get(), request_id);
     }
-    const absl::Status status =
-        CallAndCollect(session.get(), deadline, call,
-                       pending.has_value() ? &*pending : nullptr, grant);
-    if (status.ok()) return session;
+    auto answer =
+        CallOnce(result.session.get(), deadline, call, &*pending);
+    absl::Status status = answer.status();
+    if (status.ok() && !request_id.empty()) {
+      auto grant =
+          result.session->fds->Collect(&*pending, options_.frame_timeout);
+      status = grant.status();
+      if (grant.ok()) result.grant = *std::move(grant);
+    }
+    if (status.ok()) {
+      result.answer = *std::move(answer);
+      return result;
+    }
     if (ReasonOf(status) == v1::ERROR_REASON_NO_FD_CHANNEL) {
-      session->stale.store(true, std::memory_order_relaxed);
+      result.session->stale.store(true, std::memory_order_relaxed);
       if (++unknown_session > kMaxUnknownSession) return status;
     } else if (!IsTransportFailure(status) &&
                // The first try is still under way in the daemon.
@@ -274,18 +307,15 @@ absl::StatusOr<HeldLease> Connection::TakeGrant(Session* session,
 
 absl::StatusOr<HeldLease> Connection::Acquire(v1::AcquireRequest request,
                                               const MapOptions& options) {
-  request.set_request_id(NextRequestId());
-  v1::AcquireResponse response;
-  ReceivedGrant grant;
-  HP_ASSIGN_OR_RETURN(
-      const std::shared_ptr<Session> session,
-      CallWithRetry(
-          [&](v1::HugePool::Stub* stub, grpc::ClientContext* context) {
-            return stub->Acquire(context, request, &response);
-          },
-          FromProto(request.max_wait()), &request.request_id(), &grant));
+  const std::string id = NextRequestId();
+  request.set_request_id(id);
+  const absl::Duration max_wait = FromProto(request.max_wait());
+  v1::Call call;
+  *call.mutable_acquire() = std::move(request);
+  HP_ASSIGN_OR_RETURN(Result result, CallWithRetry(call, max_wait, id));
+  v1::AcquireResponse& response = *result.answer.mutable_acquire();
   HP_ASSIGN_OR_RETURN(HeldLease held,
-                      TakeGrant(session.get(), std::move(grant),
+                      TakeGrant(result.session.get(), std::move(result.grant),
                                 std::move(*response.mutable_lease()), options));
   held.waited = FromProto(response.waited());
   return held;
@@ -293,30 +323,23 @@ absl::StatusOr<HeldLease> Connection::Acquire(v1::AcquireRequest request,
 
 absl::StatusOr<HeldLease> Connection::Attach(v1::AttachRequest request,
                                              const MapOptions& options) {
-  request.set_request_id(NextRequestId());
-  v1::AttachResponse response;
-  ReceivedGrant grant;
-  HP_ASSIGN_OR_RETURN(
-      const std::shared_ptr<Session> session,
-      CallWithRetry(
-          [&](v1::HugePool::Stub* stub, grpc::ClientContext* context) {
-            return stub->Attach(context, request, &response);
-          },
-          absl::ZeroDuration(), &request.request_id(), &grant));
-  return TakeGrant(session.get(), std::move(grant),
+  const std::string id = NextRequestId();
+  request.set_request_id(id);
+  v1::Call call;
+  *call.mutable_attach() = std::move(request);
+  HP_ASSIGN_OR_RETURN(Result result,
+                      CallWithRetry(call, absl::ZeroDuration(), id));
+  v1::AttachResponse& response = *result.answer.mutable_attach();
+  return TakeGrant(result.session.get(), std::move(result.grant),
                    std::move(*response.mutable_lease()), options);
 }
 
-absl::StatusOr<Bytes> Connection::DoRelease(const v1::ReleaseRequest& request) {
-  v1::ReleaseResponse response;
-  HP_RETURN_IF_ERROR(
-      CallWithRetry(
-          [&](v1::HugePool::Stub* stub, grpc::ClientContext* context) {
-            return stub->Release(context, request, &response);
-          },
-          absl::ZeroDuration(), nullptr, nullptr)
-          .status());
-  return Bytes(response.released_bytes());
+absl::StatusOr<Bytes> Connection::DoRelease(v1::ReleaseRequest request) {
+  v1::Call call;
+  *call.mutable_release() = std::move(request);
+  HP_ASSIGN_OR_RETURN(Result result,
+                      CallWithRetry(call, absl::ZeroDuration(), ""));
+  return Bytes(result.answer.release().released_bytes());
 }
 
 absl::StatusOr<Bytes> Connection::Release(const std::string& lease_id) {
@@ -324,14 +347,14 @@ absl::StatusOr<Bytes> Connection::Release(const std::string& lease_id) {
   Forget(lease_id);
   v1::ReleaseRequest request;
   request.set_lease_id(lease_id);
-  return DoRelease(request);
+  return DoRelease(std::move(request));
 }
 
 absl::StatusOr<Bytes> Connection::ReleaseByName(const std::string& name) {
   HP_RETURN_IF_ERROR(CheckProcess());
   v1::ReleaseRequest request;
   request.set_name(name);
-  return DoRelease(request);
+  return DoRelease(std::move(request));
 }
 
 void Connection::Forget(const std::string& lease_id) {

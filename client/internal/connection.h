@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -42,6 +41,9 @@ struct ConnectOptions {
   // Reconnect without being called, as long as there are leases (see
   // SessionKeeper).
   bool watch = true;
+  // Make calls over gRPC even where the fd channel carries them, which is
+  // faster.
+  bool over_grpc = false;
 };
 
 // Descriptors and mappings of one lease. Unmaps and closes at the end of its
@@ -118,9 +120,6 @@ class Connection {
     bool presented = false;
     bool lost = false;
   };
-  using Call = absl::FunctionRef<grpc::Status(v1::HugePool::Stub*,
-                                              grpc::ClientContext*)>;
-
   explicit Connection(ConnectOptions options);
   absl::Status CheckProcess() const;
   std::string NextRequestId();
@@ -135,23 +134,29 @@ class Connection {
   bool ReconnectForLeases() HP_EXCLUDES(mu_);
   // Finds out which leases a new session still has, and presents the others.
   void TakeUpLeases(FdChannel* fds) HP_REQUIRES(mu_);
-  // One try of a call.
-  absl::Status CallOnce(Session* session, absl::Time deadline, Call call);
-  // One try of a call and of collecting its descriptors, if it brings any.
-  absl::Status CallAndCollect(Session* session, absl::Time deadline, Call call,
-                              FdChannel::Pending* pending,
-                              ReceivedGrant* grant);
-  // Calls until it succeeds, fails for good, or the budget is used up. With
-  // `request_id`, the descriptors of the request are collected into `grant`.
-  // Returns the session that was used.
-  absl::StatusOr<std::shared_ptr<Session>> CallWithRetry(
-      Call call, absl::Duration extra_wait, const std::string* request_id,
-      ReceivedGrant* grant);
+  // One try of a call, over the fd channel or, where the daemon does not know
+  // that or the request is too long for a frame, over gRPC.
+  absl::StatusOr<v1::Answer> CallOnce(Session* session, absl::Time deadline,
+                                      const v1::Call& call,
+                                      FdChannel::Pending* pending);
+  absl::StatusOr<v1::Answer> CallOverGrpc(Session* session,
+                                          absl::Time deadline,
+                                          const v1::Call& call);
+  struct Result {
+    std::shared_ptr<Session> session;  // that was used
+    v1::Answer answer;
+    ReceivedGrant grant;
+  };
+  // Makes the call, on a new session where the old one broke. `request_id`
+  // empty: it brings no descriptors; else they are in the result's `grant`.
+  absl::StatusOr<Result> CallWithRetry(const v1::Call& call,
+                                       absl::Duration extra_wait,
+                                       const std::string& request_id);
   // Maps, acknowledges and books what was granted. Nacks where that fails.
   absl::StatusOr<HeldLease> TakeGrant(Session* session, ReceivedGrant grant,
                                       v1::Lease lease,
                                       const MapOptions& options);
-  absl::StatusOr<Bytes> DoRelease(const v1::ReleaseRequest& request);
+  absl::StatusOr<Bytes> DoRelease(v1::ReleaseRequest request);
 
   const ConnectOptions options_;
   const std::string fd_path_;

@@ -35,12 +35,14 @@ v1::AcquireRequest Request(Bytes size, int segments = 1) {
   return request;
 }
 
-class ConnectionTest : public ::testing::Test {
+// Both ways of making calls.
+class ConnectionTest : public ::testing::TestWithParam<bool> {
  protected:
   ConnectionTest() : daemon_({.dir = dir_.path()}) { daemon_.Start(); }
 
   std::shared_ptr<Connection> Connect() {
-    auto connection = Connection::Connect({.dir = dir_.path()});
+    auto connection = Connection::Connect(
+        {.dir = dir_.path(), .over_grpc = GetParam()});
     EXPECT_TRUE(connection.ok()) << connection.status();
     return *connection;
   }
@@ -49,7 +51,7 @@ class ConnectionTest : public ::testing::Test {
   FakeDaemon daemon_;
 };
 
-TEST_F(ConnectionTest, AcquireMapWriteRelease) {
+TEST_P(ConnectionTest, AcquireMapWriteRelease) {
   const auto connection = Connect();
   auto held = connection->Acquire(Request(MiB(5), 2), {});
   ASSERT_TRUE(held.ok()) << held.status();
@@ -71,7 +73,7 @@ TEST_F(ConnectionTest, AcquireMapWriteRelease) {
   EXPECT_EQ(daemon_.lease_count(), 0u);
 }
 
-TEST_F(ConnectionTest, ManyFramesKeepTheOrder) {
+TEST_P(ConnectionTest, ManyFramesKeepTheOrder) {
   daemon_.Stop();
   FakeDaemon large({.dir = dir_.path(), .capacity = GiB(4)});
   large.Start();
@@ -81,7 +83,7 @@ TEST_F(ConnectionTest, ManyFramesKeepTheOrder) {
   EXPECT_EQ(held->fds->size(), 600u);
 }
 
-TEST_F(ConnectionTest, WithoutMapping) {
+TEST_P(ConnectionTest, WithoutMapping) {
   const auto connection = Connect();
   auto held = connection->Acquire(Request(MiB(2)), {.map = false});
   ASSERT_TRUE(held.ok()) << held.status();
@@ -89,7 +91,7 @@ TEST_F(ConnectionTest, WithoutMapping) {
   EXPECT_EQ(held->fds->size(), 1u);
 }
 
-TEST_F(ConnectionTest, EightThreadsAtATime) {
+TEST_P(ConnectionTest, EightThreadsAtATime) {
   const auto connection = Connect();
   std::atomic<int> failures{0};
   std::vector<std::thread> threads;
@@ -121,7 +123,7 @@ TEST_F(ConnectionTest, EightThreadsAtATime) {
 }
 
 // N7: descriptor numbers come again with every lease; ids do not.
-TEST_F(ConnectionTest, N7AThousandLeasesWithTheSameDescriptors) {
+TEST_P(ConnectionTest, N7AThousandLeasesWithTheSameDescriptors) {
   const auto connection = Connect();
   std::string last;
   for (int i = 0; i < 1000; ++i) {
@@ -142,7 +144,7 @@ TEST_F(ConnectionTest, N7AThousandLeasesWithTheSameDescriptors) {
   }
 }
 
-TEST_F(ConnectionTest, N21OddSizes) {
+TEST_P(ConnectionTest, N21OddSizes) {
   const auto connection = Connect();
   for (const Bytes size : {Bytes(1), MiB(2) + Bytes(1)}) {
     auto held = connection->Acquire(Request(size), {});
@@ -155,7 +157,7 @@ TEST_F(ConnectionTest, N21OddSizes) {
   EXPECT_EQ(ReasonOf(huge.status()), v1::ERROR_REASON_NEVER_FITS);
 }
 
-TEST_F(ConnectionTest, ErrorDetailComesThrough) {
+TEST_P(ConnectionTest, ErrorDetailComesThrough) {
   Faults faults;
   faults.deny_code = absl::StatusCode::kResourceExhausted;
   faults.deny_text = "too little";
@@ -174,7 +176,7 @@ TEST_F(ConnectionTest, ErrorDetailComesThrough) {
             faults.deny_detail.SerializeAsString());
 }
 
-TEST_F(ConnectionTest, WrongDescriptorsAreRefused) {
+TEST_P(ConnectionTest, WrongDescriptorsAreRefused) {
   Faults faults;
   faults.wrong_inode = true;
   daemon_.SetFaults(faults);
@@ -185,7 +187,7 @@ TEST_F(ConnectionTest, WrongDescriptorsAreRefused) {
   EXPECT_EQ(daemon_.lease_count(), 0u);
 }
 
-TEST_F(ConnectionTest, AttachGivesTheSameMemory) {
+TEST_P(ConnectionTest, AttachGivesTheSameMemory) {
   v1::AcquireRequest request = Request(MiB(2));
   request.set_lifetime(v1::LIFETIME_NAMED);
   request.set_name("buffers");
@@ -205,7 +207,7 @@ TEST_F(ConnectionTest, AttachGivesTheSameMemory) {
   EXPECT_TRUE(second->ReleaseByName("buffers").ok());
 }
 
-TEST_F(ConnectionTest, ARevokeNoticeShows) {
+TEST_P(ConnectionTest, ARevokeNoticeShows) {
   const auto connection = Connect();
   auto held = connection->Acquire(Request(MiB(2)), {});
   ASSERT_TRUE(held.ok()) << held.status();
@@ -215,7 +217,7 @@ TEST_F(ConnectionTest, ARevokeNoticeShows) {
   EXPECT_EQ(connection->Standing(id), LeaseStanding::kRevoked);
 }
 
-TEST_F(ConnectionTest, AForkedChildIsRefused) {
+TEST_P(ConnectionTest, AForkedChildIsRefused) {
   const auto connection = Connect();
   auto held = connection->Acquire(Request(MiB(2)), {});
   ASSERT_TRUE(held.ok()) << held.status();
@@ -232,6 +234,63 @@ TEST_F(ConnectionTest, AForkedChildIsRefused) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(connection->Release(held->lease.lease_id()).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Calls, ConnectionTest, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "OverGrpc" : "OverTheFdChannel";
+                         });
+
+TEST_P(ConnectionTest, CallsGoTheWayTheyWereAskedTo) {
+  const auto connection = Connect();
+  ASSERT_TRUE(connection->Acquire(Request(MiB(2)), {}).ok());
+  EXPECT_EQ(daemon_.fds().calls(), GetParam() ? 0u : 1u);
+}
+
+TEST(CallsTest, OverGrpcToADaemonThatKnowsNoOtherWay) {
+  TestDir dir;
+  FakeDaemon older({.dir = dir.path(), .calls = false});
+  older.Start();
+  const auto connection = Connection::Connect({.dir = dir.path()});
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const auto held = (*connection)->Acquire(Request(MiB(2)), {});
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_TRUE((*connection)->Release(held->lease.lease_id()).ok());
+}
+
+TEST(CallsTest, OverGrpcWhatIsTooLongForAFrame) {
+  TestDir dir;
+  FakeDaemon daemon({.dir = dir.path()});
+  daemon.Start();
+  const auto connection = Connection::Connect({.dir = dir.path()});
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  v1::AcquireRequest request = Request(MiB(2));
+  (*request.mutable_labels())["long"] = std::string(64 << 10, 'x');
+  const auto held = (*connection)->Acquire(request, {});
+  ASSERT_TRUE(held.ok()) << held.status();
+  EXPECT_EQ(daemon.fds().calls(), 0u);
+  EXPECT_EQ(daemon.last_request().labels().at("long").size(), size_t{64} << 10);
+}
+
+TEST(CallsTest, WithoutAnAnswerTheCallIsTakenBack) {
+  TestDir dir;
+  FakeDaemon daemon({.dir = dir.path()});
+  daemon.Start();
+  Faults faults;
+  faults.silent = true;
+  daemon.SetFaults(faults);
+  const auto connection = Connection::Connect(
+      {.dir = dir.path(), .call_timeout = absl::Milliseconds(50)});
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const auto held = (*connection)->Acquire(Request(MiB(2)), {});
+  EXPECT_EQ(held.status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(held.status().message(),
+            dir.path() + "/fd.sock: the daemon did not answer within the time "
+                         "that a call may take");
+  daemon.fds().WaitForCancelled(1);
+  // The connection is of use again when the daemon is.
+  daemon.SetFaults({});
+  EXPECT_TRUE((*connection)->Acquire(Request(MiB(2)), {}).ok());
 }
 
 TEST(ConnectionErrorTest, NoDaemon) {

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/internal/errors.h"
@@ -48,11 +47,13 @@ absl::Status Ended(const v1::Goodbye& goodbye) {
 
 FdChannel::Pending::Pending(FdChannel* channel, std::string request_id)
     : channel_(channel), request_id_(std::move(request_id)) {
+  if (request_id_.empty()) return;
   MutexLock lock(&channel_->mu_);
   channel_->pending_[request_id_] = this;
 }
 
 FdChannel::Pending::~Pending() {
+  if (request_id_.empty()) return;
   {
     MutexLock lock(&channel_->mu_);
     channel_->pending_.erase(request_id_);
@@ -111,16 +112,10 @@ absl::Status FdChannel::Handshake(const std::string& client_name,
   return absl::OkStatus();
 }
 
-absl::StatusOr<ReceivedGrant> FdChannel::Collect(Pending* pending,
-                                                 absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
-  MutexLock lock(&mu_);
-  pending->waiting_ = true;
-  const auto leave = absl::MakeCleanup([&]() HP_NO_THREAD_SAFETY_ANALYSIS {
-    pending->waiting_ = false;
-    if (!leader_) PromoteAnother();
-  });
-  while (!pending->complete_ && pending->status_.ok() && broken_.ok()) {
+void FdChannel::Lead(Pending* pending, absl::Time deadline,
+                     absl::FunctionRef<bool()> done) {
+  waiting_.insert(pending);
+  while (!done() && broken_.ok()) {
     if (leader_) {
       const absl::Duration left = deadline - absl::Now();
       if (left <= absl::ZeroDuration()) break;
@@ -140,6 +135,61 @@ absl::StatusOr<ReceivedGrant> FdChannel::Collect(Pending* pending,
       Break(frame.status());
     }
   }
+  waiting_.erase(pending);
+  if (!leader_) PromoteAnother();
+}
+
+absl::StatusOr<v1::Answer> FdChannel::Ask(Pending* pending,
+                                          const v1::Call& call,
+                                          absl::Time deadline) {
+  v1::ClientFrame frame;
+  *frame.mutable_call() = call;
+  uint64_t id = 0;
+  {
+    MutexLock lock(&mu_);
+    if (!broken_.ok()) return broken_;
+    id = next_call_++;
+    pending->answered_ = false;
+    pending->answer_.Clear();
+    asked_[id] = pending;
+  }
+  frame.mutable_call()->set_call_id(id);
+  absl::Status status = socket_.Send(frame);
+  bool answered = false;
+  {
+    MutexLock lock(&mu_);
+    if (status.ok()) {
+      Lead(pending, deadline, [pending] { return pending->answered_; });
+      answered = pending->answered_;
+      if (!answered) status = broken_;
+    }
+    asked_.erase(id);
+  }
+  HP_RETURN_IF_ERROR(status);
+  if (!answered) {
+    if (call.has_acquire()) {
+      v1::ClientFrame cancel;
+      cancel.mutable_cancel_call()->set_request_id(call.acquire().request_id());
+      socket_.Send(cancel).IgnoreError();
+    }
+    return absl::DeadlineExceededError(
+        "the daemon did not answer within the time that a call may take");
+  }
+  // Nobody else has it any more.
+  v1::Answer& answer = pending->answer_;
+  if (answer.code() == 0) return std::move(answer);
+  const absl::Status refused(static_cast<absl::StatusCode>(answer.code()),
+                             answer.text());
+  return answer.has_error() ? WithDetail(refused, answer.error()) : refused;
+}
+
+absl::StatusOr<ReceivedGrant> FdChannel::Collect(Pending* pending,
+                                                 absl::Duration timeout) {
+  const auto done = [pending] {
+    return pending->complete_ || !pending->status_.ok();
+  };
+  MutexLock lock(&mu_);
+  if (!done()) Lead(pending, absl::Now() + timeout, done);
   if (!pending->status_.ok()) return pending->status_;
   if (!pending->complete_) {
     if (!broken_.ok()) return broken_;
@@ -167,12 +217,8 @@ absl::StatusOr<ReceivedGrant> FdChannel::Collect(Pending* pending,
 }
 
 void FdChannel::PromoteAnother() {
-  for (const auto& [id, pending] : pending_) {
-    if (pending->waiting_ && !pending->complete_) {
-      pending->wake_.Signal();
-      return;
-    }
-  }
+  // Any of them: one that has what it wants leaves, and comes by here again.
+  if (!waiting_.empty()) (*waiting_.begin())->wake_.Signal();
 }
 
 void FdChannel::Dispatch(ServerFrameAndFds frame) {
@@ -182,6 +228,8 @@ void FdChannel::Dispatch(ServerFrameAndFds frame) {
       DispatchGrant(grant, std::move(frame));
       return;
     }
+    case v1::ServerFrame::kAnswer:
+      return DispatchAnswer(std::move(*frame.message.mutable_answer()));
     case v1::ServerFrame::kRevokeNotice:
       revoked_.insert(frame.message.revoke_notice().lease_id());
       return;
@@ -191,6 +239,22 @@ void FdChannel::Dispatch(ServerFrameAndFds frame) {
     default:
       return;  // of a newer daemon; its descriptors are closed
   }
+}
+
+void FdChannel::DispatchAnswer(v1::Answer answer) {
+  const auto it = asked_.find(answer.call_id());
+  if (it == asked_.end()) return;  // of a call that was given up
+  Pending* const pending = it->second;
+  const bool more = answer.more();
+  if (pending->answer_.call_id() == 0) {
+    pending->answer_ = std::move(answer);
+  } else {
+    // Further extents, which merging appends.
+    pending->answer_.MergeFrom(answer);
+  }
+  if (more) return;
+  pending->answered_ = true;
+  pending->wake_.Signal();
 }
 
 void FdChannel::DispatchGrant(const v1::Grant& grant, ServerFrameAndFds frame) {
@@ -248,17 +312,17 @@ void FdChannel::AddPart(Pending* pending, const v1::Grant& grant,
   if (part.empty()) return;
   if (++pending->parts_seen_ < grant.parts()) return;
   pending->complete_ = true;
-  if (pending->waiting_) pending->wake_.Signal();
+  pending->wake_.Signal();
 }
 
 void FdChannel::FailPending(Pending* pending, absl::Status status) {
   pending->status_ = std::move(status);
-  if (pending->waiting_) pending->wake_.Signal();
+  pending->wake_.Signal();
 }
 
 void FdChannel::Break(const absl::Status& why) {
   if (broken_.ok()) broken_ = why;
-  for (const auto& [id, pending] : pending_) pending->wake_.Signal();
+  for (Pending* const pending : waiting_) pending->wake_.Signal();
 }
 
 void FdChannel::Drain() {

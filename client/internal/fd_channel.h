@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -29,20 +30,21 @@ struct ReceivedGrant {
 // A connected and welcomed SOCK_SEQPACKET channel. Thread-safe.
 //
 // There is no reader thread. The daemon sends a grant's frames before it
-// answers the RPC, so they are usually there when a caller comes to Collect:
-// the caller reads them itself, with no hop to another thread. Of several
-// callers at a time one reads (the leader) and hands frames that belong to
-// others to them; when it has its own it makes another one the leader.
+// answers the call, so they are there when a caller comes to Collect: the caller
+// reads them itself, with no hop to another thread. Of several callers at a time
+// one reads (the leader) and hands frames that belong to others to them; when it
+// has its own it makes another one the leader.
 //
 // Frames nobody waits for are answered with GrantNack and their descriptors
 // closed, so that an abandoned call leaks nothing on either side.
 class FdChannel {
  public:
-  // An entry for the frames of one request. Made before the RPC is sent, so
+  // An entry for the frames of one request. Made before the call is sent, so
   // that another caller that reads them knows where they belong. Must not
   // outlive the channel. Not thread-safe itself.
   class Pending {
    public:
+    // `request_id` is empty for a call that brings no descriptors.
     Pending(FdChannel* channel, std::string request_id);
     // What arrived and was not collected is closed and nacked.
     ~Pending();
@@ -54,8 +56,9 @@ class FdChannel {
     FdChannel* const channel_;
     const std::string request_id_;
     // The rest is guarded by channel_->mu_, which cannot be named here.
-    bool waiting_ = false;
-    bool complete_ = false;
+    bool answered_ = false;  // the call, by all parts of its answer
+    v1::Answer answer_;
+    bool complete_ = false;  // all descriptors are there
     absl::Status status_;
     std::string lease_id_;
     uint64_t generation_ = 0;
@@ -75,6 +78,13 @@ class FdChannel {
   // To be watched for the daemon's hanging up, not to be read.
   int fd() const { return socket_.fd(); }
   const v1::Welcome& welcome() const { return welcome_; }
+
+  // Makes `call` over this channel and waits for its answer until `deadline`:
+  // the answer, or the error in it. UNAVAILABLE without a detail: the channel
+  // broke. DEADLINE_EXCEEDED without one: no answer came; the daemon is told to
+  // forget the call. Needs welcome().calls().
+  absl::StatusOr<v1::Answer> Ask(Pending* pending, const v1::Call& call,
+                                 absl::Time deadline);
 
   // Waits up to `timeout` for all descriptors of the request. Whoever gets
   // them owes the daemon Ack or Nack. RESOURCE_EXHAUSTED: descriptors were
@@ -114,7 +124,12 @@ class FdChannel {
                          absl::Duration timeout);
   void SendNack(const std::string& lease_id, uint64_t generation,
                 const std::string& reason);
+  // Reads, or waits while somebody else reads, until `done`, the deadline, or
+  // the end of the channel.
+  void Lead(Pending* pending, absl::Time deadline,
+            absl::FunctionRef<bool()> done) HP_REQUIRES(mu_);
   void Dispatch(ServerFrameAndFds frame) HP_REQUIRES(mu_);
+  void DispatchAnswer(v1::Answer answer) HP_REQUIRES(mu_);
   void DispatchGrant(const v1::Grant& grant, ServerFrameAndFds frame)
       HP_REQUIRES(mu_);
   // Puts the frame's descriptors in their place in `pending`.
@@ -132,7 +147,11 @@ class FdChannel {
   Mutex mu_;
   bool leader_ HP_GUARDED_BY(mu_) = false;  // somebody is in socket_.Read
   absl::Status broken_ HP_GUARDED_BY(mu_);
+  // By request_id: where grants belong; by call_id: where answers do.
   absl::flat_hash_map<std::string, Pending*> pending_ HP_GUARDED_BY(mu_);
+  absl::flat_hash_map<uint64_t, Pending*> asked_ HP_GUARDED_BY(mu_);
+  uint64_t next_call_ HP_GUARDED_BY(mu_) = 1;
+  absl::flat_hash_set<Pending*> waiting_ HP_GUARDED_BY(mu_);  // in Lead()
   // Leases whose descriptors arrived. A retried Acquire can bring its frames
   // twice; the second ones must not be nacked.
   absl::flat_hash_set<std::string> held_ HP_GUARDED_BY(mu_);

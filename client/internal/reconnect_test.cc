@@ -24,14 +24,17 @@ v1::AcquireRequest Request(Bytes size) {
   return request;
 }
 
-class ReconnectTest : public ::testing::Test {
+// Both ways of making calls.
+class ReconnectTest : public ::testing::TestWithParam<bool> {
  protected:
   ReconnectTest() : daemon_({.dir = dir_.path()}) { daemon_.Start(); }
 
   std::shared_ptr<Connection> Connect(
       absl::Duration budget = absl::Seconds(2)) {
     auto connection =
-        Connection::Connect({.dir = dir_.path(), .reconnect_budget = budget});
+        Connection::Connect({.dir = dir_.path(),
+                             .reconnect_budget = budget,
+                             .over_grpc = GetParam()});
     EXPECT_TRUE(connection.ok()) << connection.status();
     return *connection;
   }
@@ -40,7 +43,7 @@ class ReconnectTest : public ::testing::Test {
   FakeDaemon daemon_;
 };
 
-TEST_F(ReconnectTest, TakesTheSessionUpAgain) {
+TEST_P(ReconnectTest, TakesTheSessionUpAgain) {
   const auto connection = Connect();
   const std::string session = connection->SessionId();
   auto held = connection->Acquire(Request(MiB(2)), {});
@@ -53,7 +56,7 @@ TEST_F(ReconnectTest, TakesTheSessionUpAgain) {
   EXPECT_TRUE(connection->Release(held->lease.lease_id()).ok());
 }
 
-TEST_F(ReconnectTest, ADaemonThatForgotIsToldAndTheMemoryStays) {
+TEST_P(ReconnectTest, ADaemonThatForgotIsToldAndTheMemoryStays) {
   const auto connection = Connect();
   const std::string session = connection->SessionId();
   auto held = connection->Acquire(Request(MiB(2)), {});
@@ -70,7 +73,7 @@ TEST_F(ReconnectTest, ADaemonThatForgotIsToldAndTheMemoryStays) {
             v1::ERROR_REASON_LEASE_GONE);
 }
 
-TEST_F(ReconnectTest, PresentedDescriptorsAreAdopted) {
+TEST_P(ReconnectTest, PresentedDescriptorsAreAdopted) {
   const auto connection = Connect();
   auto held = connection->Acquire(Request(MiB(8)), {});
   ASSERT_TRUE(held.ok()) << held.status();
@@ -81,7 +84,7 @@ TEST_F(ReconnectTest, PresentedDescriptorsAreAdopted) {
   EXPECT_EQ(connection->Standing(held->lease.lease_id()), LeaseStanding::kHeld);
 }
 
-TEST_F(ReconnectTest, WaitsForADaemonThatComesBack) {
+TEST_P(ReconnectTest, WaitsForADaemonThatComesBack) {
   const auto connection = Connect(absl::Seconds(20));
   daemon_.Stop();
   std::thread back([&] { daemon_.Start(); });
@@ -90,7 +93,7 @@ TEST_F(ReconnectTest, WaitsForADaemonThatComesBack) {
   EXPECT_TRUE(held.ok()) << held.status();
 }
 
-TEST_F(ReconnectTest, GivesUpWhenTheBudgetIsUsedUp) {
+TEST_P(ReconnectTest, GivesUpWhenTheBudgetIsUsedUp) {
   const auto connection = Connect(absl::Milliseconds(50));
   daemon_.Stop();
   const auto held = connection->Acquire(Request(MiB(2)), {});
@@ -99,7 +102,7 @@ TEST_F(ReconnectTest, GivesUpWhenTheBudgetIsUsedUp) {
               ::testing::HasSubstr("is hugepoold running?"));
 }
 
-TEST_F(ReconnectTest, ASessionThatIsNotRecognisedIsMadeAnew) {
+TEST_P(ReconnectTest, ASessionThatIsNotRecognisedIsMadeAnew) {
   const auto connection = Connect();
   Faults faults;
   faults.unknown_session = 1;
@@ -112,7 +115,7 @@ TEST_F(ReconnectTest, ASessionThatIsNotRecognisedIsMadeAnew) {
 }
 
 // A program that holds a lease and makes no call.
-TEST_F(ReconnectTest, ALeaseIsTakenUpWithoutACall) {
+TEST_P(ReconnectTest, ALeaseIsTakenUpWithoutACall) {
   const auto connection = Connect();
   auto held = connection->Acquire(Request(MiB(2)), {});
   ASSERT_TRUE(held.ok()) << held.status();
@@ -125,7 +128,7 @@ TEST_F(ReconnectTest, ALeaseIsTakenUpWithoutACall) {
 
 // The first reply is lost after its frames were sent: the same request is made
 // again, gives the same lease, and its frames come twice.
-TEST_F(ReconnectTest, ARetryGivesTheSameLease) {
+TEST_P(ReconnectTest, ARetryGivesTheSameLease) {
   const auto connection = Connect();
   Faults faults;
   faults.lose_reply = 1;
@@ -138,6 +141,11 @@ TEST_F(ReconnectTest, ARetryGivesTheSameLease) {
   EXPECT_TRUE(connection->Release(second->lease.lease_id()).ok());
   EXPECT_EQ(daemon_.lease_count(), 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Calls, ReconnectTest, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "OverGrpc" : "OverTheFdChannel";
+                         });
 
 }  // namespace
 }  // namespace hugepool::client

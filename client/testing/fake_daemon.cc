@@ -38,6 +38,11 @@ FakeDaemon::FakeDaemon(FakeDaemonOptions options)
         for (const auto& [id, lease] : leases_) ids.push_back(id);
         return ids;
       });
+  if (options_.calls) {
+    fds_->set_on_call([this](const std::string& secret, const v1::Call& call) {
+      return OnCall(secret, call);
+    });
+  }
   MutexLock lock(&mu_);
   status_.set_version("fake");
   status_.set_backend("shmem");
@@ -132,8 +137,7 @@ void FakeDaemon::SetStatus(v1::GetStatusResponse status) {
   status_ = std::move(status);
 }
 
-grpc::Status FakeDaemon::FindSession(grpc::ServerContext* context,
-                                     std::string* secret) {
+grpc::Status FakeDaemon::CheckSession(const std::string& secret) {
   v1::ErrorDetail detail;
   detail.set_reason(v1::ERROR_REASON_NO_FD_CHANNEL);
   const auto refused = MakeStatus(absl::StatusCode::kFailedPrecondition,
@@ -145,11 +149,42 @@ grpc::Status FakeDaemon::FindSession(grpc::ServerContext* context,
       return refused;
     }
   }
+  return fds_->KnowsSession(secret) ? grpc::Status::OK : refused;
+}
+
+grpc::Status FakeDaemon::FindSession(grpc::ServerContext* context,
+                                     std::string* secret) {
   const auto& metadata = context->client_metadata();
   const auto it = metadata.find("hugepool-session-bin");
-  if (it == metadata.end()) return refused;
-  secret->assign(it->second.data(), it->second.size());
-  return fds_->KnowsSession(*secret) ? grpc::Status::OK : refused;
+  if (it != metadata.end()) {
+    secret->assign(it->second.data(), it->second.size());
+  }
+  return CheckSession(*secret);
+}
+
+std::optional<v1::Answer> FakeDaemon::OnCall(const std::string& secret,
+                                             const v1::Call& call) {
+  {
+    MutexLock lock(&mu_);
+    if (faults_.silent) return std::nullopt;
+  }
+  v1::Answer answer;
+  grpc::Status status = CheckSession(secret);
+  if (status.ok() && call.has_acquire()) {
+    status = DoAcquire(secret, call.acquire(), answer.mutable_acquire());
+  } else if (status.ok() && call.has_attach()) {
+    status = DoAttach(secret, call.attach(), answer.mutable_attach());
+  } else if (status.ok()) {
+    status = DoRelease(call.release(), answer.mutable_release());
+  }
+  if (status.ok()) return answer;
+  answer.Clear();
+  answer.set_code(status.error_code());
+  answer.set_text(status.error_message());
+  if (!status.error_details().empty()) {
+    answer.mutable_error()->ParseFromString(status.error_details());
+  }
+  return answer;
 }
 
 UniqueFd FakeDaemon::MakeExtent(Bytes size) {
@@ -263,37 +298,34 @@ grpc::Status FakeDaemon::Acquire(grpc::ServerContext* context,
                                  v1::AcquireResponse* response) {
   std::string secret;
   if (grpc::Status s = FindSession(context, &secret); !s.ok()) return s;
-  std::function<void()> before;
-  std::function<void()> after;
+  return DoAcquire(secret, *request, response);
+}
+
+grpc::Status FakeDaemon::DoAcquire(const std::string& secret,
+                                   const v1::AcquireRequest& request,
+                                   v1::AcquireResponse* response) {
   std::string id;
   {
     MutexLock lock(&mu_);
-    last_request_ = *request;
-    before = faults_.before_acquire;
-    after = faults_.before_reply;
+    last_request_ = request;
     if (faults_.deny_code != absl::StatusCode::kOk) {
       return MakeStatus(faults_.deny_code, faults_.deny_text,
                         faults_.deny_detail);
     }
-  }
-  if (before) before();
-  {
-    MutexLock lock(&mu_);
     for (const auto& [lease_id, lease] : leases_) {
-      if (lease.request_id == request->request_id()) id = lease_id;
+      if (lease.request_id == request.request_id()) id = lease_id;
     }
     if (id.empty()) {
-      if (grpc::Status s = Make(*request, &id); !s.ok()) return s;
+      if (grpc::Status s = Make(request, &id); !s.ok()) return s;
     }
   }
   uint32_t frames = 0;
-  if (grpc::Status s = Send(secret, request->request_id(), id,
+  if (grpc::Status s = Send(secret, request.request_id(), id,
                             response->mutable_lease(), &frames);
       !s.ok()) {
     return s;
   }
   response->set_frames(frames);
-  if (after) after();
   MutexLock lock(&mu_);
   if (faults_.lose_reply > 0) {
     --faults_.lose_reply;
@@ -315,15 +347,21 @@ grpc::Status FakeDaemon::Attach(grpc::ServerContext* context,
                                 v1::AttachResponse* response) {
   std::string secret;
   if (grpc::Status s = FindSession(context, &secret); !s.ok()) return s;
+  return DoAttach(secret, *request, response);
+}
+
+grpc::Status FakeDaemon::DoAttach(const std::string& secret,
+                                  const v1::AttachRequest& request,
+                                  v1::AttachResponse* response) {
   std::string id;
   {
     MutexLock lock(&mu_);
-    const auto it = Find(request->lease_id(), request->name());
+    const auto it = Find(request.lease_id(), request.name());
     if (it == leases_.end()) return NoSuchLease();
     id = it->first;
   }
   uint32_t frames = 0;
-  grpc::Status status = Send(secret, request->request_id(), id,
+  grpc::Status status = Send(secret, request.request_id(), id,
                              response->mutable_lease(), &frames);
   response->set_frames(frames);
   return status;
@@ -332,8 +370,13 @@ grpc::Status FakeDaemon::Attach(grpc::ServerContext* context,
 grpc::Status FakeDaemon::Release(grpc::ServerContext* /*context*/,
                                  const v1::ReleaseRequest* request,
                                  v1::ReleaseResponse* response) {
+  return DoRelease(*request, response);
+}
+
+grpc::Status FakeDaemon::DoRelease(const v1::ReleaseRequest& request,
+                                   v1::ReleaseResponse* response) {
   MutexLock lock(&mu_);
-  const auto it = Find(request->lease_id(), request->name());
+  const auto it = Find(request.lease_id(), request.name());
   if (it == leases_.end()) return NoSuchLease();
   Bytes size;
   for (const auto& segment : it->second.lease.segments()) {

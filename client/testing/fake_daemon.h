@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct FakeDaemonOptions {
   uint64_t pages_per_extent = 1;
   Bytes capacity = MiB(256);
   bool admin = false;  // serve admin.sock too
+  bool calls = true;   // over the fd channel too
 };
 
 // How the daemon should misbehave. All off by default.
@@ -41,12 +43,10 @@ struct Faults {
   absl::StatusCode deny_code = absl::StatusCode::kOk;
   std::string deny_text;
   v1::ErrorDetail deny_detail;
+  // Calls over the fd channel are not answered.
+  bool silent = false;
   // The inode in the replies is wrong.
   bool wrong_inode = false;
-  // Runs in the handler before an Acquire is worked on; may block.
-  std::function<void()> before_acquire;
-  // Runs after the frames were sent and before the reply is.
-  std::function<void()> before_reply;
 };
 
 // Thread-safe.
@@ -65,6 +65,7 @@ class FakeDaemon final : public v1::HugePool::Service {
   std::vector<std::string> acked() const { return fds_->acked(); }
   std::vector<v1::GrantNack> nacked() const { return fds_->nacked(); }
   size_t presented() const { return fds_->presented(); }
+  const FakeFdServer& fds() const { return *fds_; }
   // Until `n` acknowledgements or refusals came in all.
   void WaitForAnswers(size_t n) { fds_->WaitForAnswers(n); }
   void WaitForResumed(size_t n) { fds_->WaitForResumed(n); }
@@ -112,6 +113,18 @@ class FakeDaemon final : public v1::HugePool::Service {
 
   // The session of a call, or an error.
   grpc::Status FindSession(grpc::ServerContext* context, std::string* secret);
+  grpc::Status CheckSession(const std::string& secret);
+  // The calls, whatever brought them.
+  grpc::Status DoAcquire(const std::string& secret,
+                         const v1::AcquireRequest& request,
+                         v1::AcquireResponse* response);
+  grpc::Status DoAttach(const std::string& secret,
+                        const v1::AttachRequest& request,
+                        v1::AttachResponse* response);
+  grpc::Status DoRelease(const v1::ReleaseRequest& request,
+                         v1::ReleaseResponse* response);
+  std::optional<v1::Answer> OnCall(const std::string& secret,
+                                   const v1::Call& call);
   // A new lease for `request`, not yet sent.
   grpc::Status Make(const v1::AcquireRequest& request, std::string* id)
       HP_REQUIRES(mu_);

@@ -138,6 +138,21 @@ size_t FakeFdServer::presented() const {
   return presented_;
 }
 
+size_t FakeFdServer::calls() const {
+  MutexLock lock(&mu_);
+  return calls_;
+}
+
+std::vector<std::string> FakeFdServer::cancelled() const {
+  MutexLock lock(&mu_);
+  return cancelled_;
+}
+
+void FakeFdServer::WaitForCancelled(size_t n) const {
+  MutexLock lock(&mu_);
+  while (cancelled_.size() < n) answered_.Wait(&mu_);
+}
+
 void FakeFdServer::WaitForAnswers(size_t n) const {
   MutexLock lock(&mu_);
   while (acked_.size() + nacked_.size() < n) answered_.Wait(&mu_);
@@ -205,11 +220,26 @@ bool FakeFdServer::ReadOne(Peer* peer) {
   v1::ClientFrame frame;
   if (!frame.ParseFromArray(buffer, static_cast<int>(n))) return false;
   if (frame.has_grant_nack()) on_nack_(frame.grant_nack().lease_id());
+  if (frame.has_call()) {
+    // Only this thread changes a peer's secret.
+    auto answer = on_call_(peer->secret, frame.call());
+    if (answer.has_value()) {
+      v1::ServerFrame reply;
+      answer->set_call_id(frame.call().call_id());
+      *reply.mutable_answer() = *std::move(answer);
+      SendAnswer(*peer, std::move(reply));
+    }
+  }
   MutexLock lock(&mu_);
   if (frame.has_hello()) {
     Welcome(peer, frame.hello());
   } else if (frame.has_grant_ack()) {
     acked_.push_back(frame.grant_ack().lease_id());
+    answered_.SignalAll();
+  } else if (frame.has_call()) {
+    ++calls_;
+  } else if (frame.has_cancel_call()) {
+    cancelled_.push_back(frame.cancel_call().request_id());
     answered_.SignalAll();
   } else if (frame.has_grant_nack()) {
     nacked_.push_back(frame.grant_nack());
@@ -223,6 +253,26 @@ bool FakeFdServer::ReadOne(Peer* peer) {
     SendFrame(peer->fd.get(), reply, {});
   }
   return true;
+}
+
+// In frames of at most 253 extents.
+void FakeFdServer::SendAnswer(const Peer& peer, v1::ServerFrame reply) {
+  v1::Answer* const answer = reply.mutable_answer();
+  google::protobuf::RepeatedPtrField<v1::Extent> extents;
+  if (answer->has_acquire()) {
+    extents.Swap(answer->mutable_acquire()->mutable_lease()->mutable_extents());
+  }
+  for (size_t at = 0;;) {
+    const size_t end = std::min(at + kMaxFds, size_t(extents.size()));
+    for (; at < end; ++at) {
+      *answer->mutable_acquire()->mutable_lease()->add_extents() =
+          extents[static_cast<int>(at)];
+    }
+    answer->set_more(at < size_t(extents.size()));
+    SendFrame(peer.fd.get(), reply, {});
+    if (!answer->more()) return;
+    answer->mutable_acquire()->Clear();
+  }
 }
 
 void FakeFdServer::Welcome(Peer* peer, const v1::Hello& hello) {
@@ -244,6 +294,7 @@ void FakeFdServer::Welcome(Peer* peer, const v1::Hello& hello) {
   welcome->set_session_secret(peer->secret);
   welcome->set_max_fds_per_frame(kMaxFds);
   welcome->set_domain("test");
+  welcome->set_calls(on_call_ != nullptr);
   SendFrame(peer->fd.get(), frame, {});
 }
 

@@ -54,8 +54,9 @@ absl::Status FdChannel::Watch(int fd, Kind kind, uint64_t number,
   return absl::OkStatus();
 }
 
-absl::Status FdChannel::Start(LeaseManager* manager) {
+absl::Status FdChannel::Start(LeaseManager* manager, ClientCalls* calls) {
   manager_ = manager;
+  calls_ = calls;
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   wake_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_.valid() || !wake_.valid()) {

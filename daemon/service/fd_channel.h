@@ -22,6 +22,7 @@
 #include "daemon/lease/lease_manager.h"
 #include "daemon/service/accepting.h"
 #include "daemon/service/acceptor.h"
+#include "daemon/service/client_calls.h"
 #include "daemon/service/fd_connection.h"
 #include "daemon/service/frames.h"
 #include "daemon/service/reaper.h"
@@ -31,7 +32,9 @@ namespace hugepool::service {
 
 // One epoll thread accepts, reads and ends connections; SendGrant() comes from
 // any thread. Calls into the LeaseManager are made without a lock of the
-// channel, from the epoll thread.
+// channel, from the epoll thread. So are the calls that come this way (Call): what
+// one of them does at most is to open and send as many extents as a lease may
+// have, some 10 us each; what has to wait is answered by the executor.
 //
 // The life of a connection: Greeting (waits for the Hello) -> Open (has a
 // session) -> Leaving (was sent a Goodbye; what it still sends is thrown away)
@@ -61,9 +64,9 @@ class FdChannel : public GrantSender {
   void Add(int socket, const ListenerSpec& spec) {
     listeners_.push_back({socket, spec});
   }
-  // The manager is made after this, since it needs a GrantSender; it must
+  // The manager is made after this, since it needs a GrantSender; both must
   // outlive Stop().
-  absl::Status Start(LeaseManager* manager);
+  absl::Status Start(LeaseManager* manager, ClientCalls* calls);
   // Says Goodbye (DRAINING) to all, leaves their sessions to be resumed, closes
   // and joins. Does not wait for clients. Idempotent.
   void Stop();
@@ -116,6 +119,8 @@ class FdChannel : public GrantSender {
   void Greet(Peer& peer, const v1::Hello& hello);
   void Supersede(const Identity& who, const std::string& secret);
   void Acknowledged(Peer& peer, const v1::GrantAck& ack);
+  void Called(Peer& peer, const v1::Call& call);
+  void Released(Peer& peer, const v1::Call& call);
   void Send(Peer& peer, const v1::ServerFrame& frame);
   void SayGoodbye(Peer& peer, const absl::Status& why);
   void EndSession(Peer& peer, bool process_dead);
@@ -126,6 +131,7 @@ class FdChannel : public GrantSender {
   const Options options_;
   Domains* const domains_;
   LeaseManager* manager_ = nullptr;  // set before the thread starts
+  ClientCalls* calls_ = nullptr;     // likewise
   std::vector<ListeningSocket> listeners_;
   Reaper reaper_;
   UniqueFd epoll_;

@@ -44,8 +44,13 @@ absl::Status FdChannel::SendGrant(SessionId session, GrantFrame frame) {
   grant->set_parts(frame.parts);
   grant->set_first_extent(frame.first_extent);
   grant->set_extents(static_cast<uint32_t>(frame.fds.size()));
-  return connection->Send({message.SerializeAsString(), std::move(frame.fds),
-                           session, frame.lease, frame.generation});
+  OutFrame out;
+  out.bytes = message.SerializeAsString();
+  out.fds = std::move(frame.fds);
+  out.session = session;
+  out.lease = frame.lease;
+  out.generation = frame.generation;
+  return connection->Send(std::move(out));
 }
 
 // What cannot be sent is lost to a client that does not read.
@@ -98,6 +103,10 @@ void FdChannel::Dispatch(Peer& peer, const v1::ClientFrame& frame) {
       result->set_reason("this daemon does not adopt presented memory");
       return Send(peer, answer);
     }
+    case v1::ClientFrame::kCall:
+      return Called(peer, frame.call());
+    case v1::ClientFrame::kCancelCall:
+      return calls_->Cancel(peer.session, frame.cancel_call().request_id());
     case v1::ClientFrame::FRAME_NOT_SET:
       break;
   }
@@ -153,6 +162,7 @@ void FdChannel::Greet(Peer& peer, const v1::Hello& hello) {
       absl::ToInt64Milliseconds(options_.acknowledge_within)));
   welcome->set_domain(domains_->NameOf(peer.caller.who.domain));
   welcome->set_resumed(info->resumed);
+  welcome->set_calls(true);
   for (LeaseId lease : info->leases) {
     welcome->add_leases(hugepool::ToWire(lease));
   }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include <utility>
 
@@ -37,21 +38,46 @@ absl::Status SendError(int error_number) {
 
 uint32_t FdConnection::InputEvents() { return EPOLLIN | EPOLLRDHUP; }
 
+// Answers and other frames do not take each other's room: a burst of answers
+// must not cost a grant, nor the other way round.
+absl::Status FdConnection::HasRoom(const OutFrame& frame) const {
+  const size_t others = queue_.size() - queued_answers_;
+  const bool room =
+      frame.answer
+          ? queued_answer_bytes_ + frame.bytes.size() <=
+                limits_.max_queued_answer_bytes
+          : others < limits_.max_queued_frames &&
+                queued_fds_ + frame.fds.size() <= limits_.max_queued_fds;
+  if (room) return absl::OkStatus();
+  return Refuse(RefusalReason::kQuota,
+                absl::StrCat("the session has ", queue_.size(),
+                             " frames with ", queued_fds_,
+                             " descriptors to receive already"),
+                "read from the fd channel");
+}
+
+void FdConnection::PushedLocked(const OutFrame& frame) {
+  queued_fds_ += frame.fds.size();
+  if (!frame.answer) return;
+  ++queued_answers_;
+  queued_answer_bytes_ += frame.bytes.size();
+}
+
+void FdConnection::PoppedLocked(const OutFrame& frame) {
+  queued_fds_ -= frame.fds.size();
+  if (!frame.answer) return;
+  --queued_answers_;
+  queued_answer_bytes_ -= frame.bytes.size();
+}
+
 absl::Status FdConnection::Send(OutFrame frame) {
   uint64_t number = 0;
   {
     MutexLock lock(&mu_);
     if (closed_) return Over();
-    if (queue_.size() >= limits_.max_queued_frames ||
-        queued_fds_ + frame.fds.size() > limits_.max_queued_fds) {
-      return Refuse(
-          RefusalReason::kQuota,
-          absl::StrCat("the session has ", queue_.size(), " frames with ",
-                       queued_fds_, " descriptors to receive already"),
-          "read from the fd channel");
-    }
+    if (absl::Status room = HasRoom(frame); !room.ok()) return room;
     number = next_number_++;
-    queued_fds_ += frame.fds.size();
+    PushedLocked(frame);
     queue_.push_back({std::move(frame), number});
     if (sending_ || blocked_) return absl::OkStatus();
     sending_ = true;
@@ -75,7 +101,7 @@ bool FdConnection::Next(Queued* out) {
   }
   *out = std::move(queue_.front());
   queue_.pop_front();
-  queued_fds_ -= out->frame.fds.size();
+  PoppedLocked(out->frame);
   return true;
 }
 
@@ -86,7 +112,7 @@ void FdConnection::Block(Queued again) {
     sending_ = false;
     if (closed_) return;
     blocked_ = true;
-    queued_fds_ += again.frame.fds.size();
+    PushedLocked(again.frame);
     queue_.push_front(std::move(again));
   }
   // Level-triggered: if it became writable meanwhile, epoll says so at once.
@@ -136,6 +162,13 @@ void FdConnection::Close() {
   closed_ = true;
   dropped.swap(queue_);
   queued_fds_ = 0;
+  queued_answers_ = 0;
+  queued_answer_bytes_ = 0;
+}
+
+void FdConnection::Hangup() {
+  // The number is ours as long as this lives. EPOLLRDHUP follows.
+  (void)shutdown(socket_.get(), SHUT_RDWR);
 }
 
 void FdConnection::Watch(bool writable) {

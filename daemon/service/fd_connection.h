@@ -20,6 +20,7 @@ namespace hugepool::service {
 struct OutFrame {
   std::string bytes;
   std::vector<UniqueFd> fds;
+  bool answer = false;  // to a call: has a limit of its own
   SessionId session;
   LeaseId lease;
   uint64_t generation = 0;
@@ -41,6 +42,8 @@ class FdConnection {
   struct Limits {
     size_t max_queued_frames = 64;
     size_t max_queued_fds = 1024;
+    // A client that has many calls under way can get many answers at once.
+    size_t max_queued_answer_bytes = 1 << 20;
   };
   // A frame of a grant that was accepted by Send() and could not be sent after
   // all. Called without locks, by any sending thread.
@@ -78,6 +81,9 @@ class FdConnection {
 
   // Nothing is sent any more; what is queued is dropped. Thread-safe.
   void Close() HP_EXCLUDES(mu_);
+  // Ends the connection as if its client had. Thread-safe; the epoll thread
+  // hears of it.
+  void Hangup();
 
   // Events to watch a connection for.
   static uint32_t InputEvents();
@@ -87,6 +93,9 @@ class FdConnection {
     OutFrame frame;
     uint64_t number = 0;
   };
+  absl::Status HasRoom(const OutFrame& frame) const HP_REQUIRES(mu_);
+  void PushedLocked(const OutFrame& frame) HP_REQUIRES(mu_);
+  void PoppedLocked(const OutFrame& frame) HP_REQUIRES(mu_);
   absl::Status Drain(uint64_t own) HP_EXCLUDES(mu_);
   bool Next(Queued* out) HP_EXCLUDES(mu_);
   void Block(Queued again) HP_EXCLUDES(mu_);
@@ -102,6 +111,8 @@ class FdConnection {
   Mutex mu_;
   std::deque<Queued> queue_ HP_GUARDED_BY(mu_);
   size_t queued_fds_ HP_GUARDED_BY(mu_) = 0;
+  size_t queued_answers_ HP_GUARDED_BY(mu_) = 0;
+  size_t queued_answer_bytes_ HP_GUARDED_BY(mu_) = 0;
   uint64_t next_number_ HP_GUARDED_BY(mu_) = 1;
   bool sending_ HP_GUARDED_BY(mu_) = false;  // some thread is the sender
   bool blocked_ HP_GUARDED_BY(mu_) = false;  // until Writable()

@@ -1,9 +1,6 @@
 // The calls that change something. hugepool_views.cc has those that show.
 #include "daemon/service/hugepool_service.h"
 
-#include <functional>
-#include <memory>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,38 +53,23 @@ absl::StatusOr<SessionId> HugePoolService::SessionOf(
 }
 
 HugePoolService::HugePoolService(const Deps& deps, Facts facts)
-    : deps_(deps),
-      facts_(std::move(facts)),
-      page_sizes_([&deps] {
-        std::set<PageSize, std::greater<>> sizes;
-        for (const auto& pool : deps.host->pools()) {
-          sizes.insert(pool->page_size);
-        }
-        return std::vector<PageSize>(sizes.begin(), sizes.end());
-      }()) {}
+    : deps_(deps), facts_(std::move(facts)) {}
 
 grpc::ServerUnaryReactor* HugePoolService::Acquire(
     grpc::CallbackServerContext* context, const v1::AcquireRequest* request,
     v1::AcquireResponse* reply) {
   const auto session = SessionOf(*context);
   if (!session.ok()) return Answer(context, session.status());
-  auto spec = SpecFromWire(*request, page_sizes_);
-  if (!spec.ok()) return Answer(context, spec.status());
-  const auto call = deps_.calls->New(
-      [manager = deps_.manager, session = *session, id = spec->request_id] {
-        manager->CancelAcquire(session, id);
+  const auto call = deps_.pending->New(
+      [calls = deps_.calls, session = *session, id = request->request_id()] {
+        calls->Cancel(session, id);
       });
   // gRPC reports a cancellation only after this returned, so the manager knows
   // the request by then.
-  deps_.manager->Acquire(
-      *session, *std::move(spec),
-      [call, reply,
-       domains = deps_.domains](absl::StatusOr<LeaseManager::Granted> granted) {
-        call->Answer(granted.status(), [&] {
-          *reply->mutable_lease() = ToWire(granted->lease, *domains);
-          reply->set_frames(granted->frames);
-          *reply->mutable_waited() = ToWire(granted->waited);
-        });
+  deps_.calls->Acquire(
+      *session, *request,
+      [call, reply](absl::StatusOr<v1::AcquireResponse> answer) {
+        call->Answer(answer.status(), [&] { *reply = *std::move(answer); });
       });
   return call->Reactor(context);
 }
@@ -97,23 +79,11 @@ grpc::ServerUnaryReactor* HugePoolService::Attach(
     v1::AttachResponse* reply) {
   const auto session = SessionOf(*context);
   if (!session.ok()) return Answer(context, session.status());
-  if (request->which_case() == v1::AttachRequest::WHICH_NOT_SET ||
-      request->request_id().empty()) {
-    return Answer(context, Refuse(RefusalReason::kBadRequest,
-                                  "an Attach without a request_id, or without "
-                                  "a name or id",
-                                  "give a request_id, and name or lease_id"));
-  }
-  const auto call = deps_.calls->New([] {});
-  deps_.manager->Attach(
-      *session, request->request_id(), LeaseIdFromWire(request->lease_id()),
-      request->name(),
-      [call, reply,
-       domains = deps_.domains](absl::StatusOr<LeaseManager::Granted> granted) {
-        call->Answer(granted.status(), [&] {
-          *reply->mutable_lease() = ToWire(granted->lease, *domains);
-          reply->set_frames(granted->frames);
-        });
+  const auto call = deps_.pending->New([] {});
+  deps_.calls->Attach(
+      *session, *request,
+      [call, reply](absl::StatusOr<v1::AttachResponse> answer) {
+        call->Answer(answer.status(), [&] { *reply = *std::move(answer); });
       });
   return call->Reactor(context);
 }
@@ -123,20 +93,7 @@ absl::Status HugePoolService::DoRelease(
     const v1::ReleaseRequest& request, v1::ReleaseResponse* reply) {
   HP_ASSIGN_OR_RETURN(const Identity who,
                       IdentityOf(*deps_.identities, context));
-  if (request.ranges_size() > 0) {
-    return absl::UnimplementedError(
-        "parts of a lease cannot be released yet: release the whole lease");
-  }
-  if (request.lease_id().empty() == request.name().empty()) {
-    return Refuse(RefusalReason::kBadRequest,
-                  "a Release needs either a lease_id or a name",
-                  "give one of the two");
-  }
-  HP_ASSIGN_OR_RETURN(
-      const Bytes released,
-      deps_.manager->Release(who, LeaseIdFromWire(request.lease_id()),
-                             request.name()));
-  reply->set_released_bytes(released.value());
+  HP_ASSIGN_OR_RETURN(*reply, deps_.calls->Release(who, request));
   return absl::OkStatus();
 }
 

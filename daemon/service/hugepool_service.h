@@ -12,9 +12,10 @@
 #include "daemon/lease/domains.h"
 #include "daemon/lease/lease_manager.h"
 #include "daemon/pool/host.h"
-#include "daemon/service/calls.h"
+#include "daemon/service/client_calls.h"
 #include "daemon/service/event_hub.h"
 #include "daemon/service/identities.h"
+#include "daemon/service/pending_calls.h"
 #include "grpcpp/server_context.h"
 #include "hugepool/v1/hugepool.grpc.pb.h"
 
@@ -48,7 +49,8 @@ class HugePoolService : public v1::HugePool::CallbackService {
     Domains* domains;
     const Identities* identities;
     EventHub* hub;
-    Calls* calls;
+    ClientCalls* calls;
+    PendingCalls* pending;
   };
   HugePoolService(const Deps& deps, Facts facts);
 
@@ -91,7 +93,6 @@ class HugePoolService : public v1::HugePool::CallbackService {
 
   const Deps deps_;
   const Facts facts_;
-  const std::vector<PageSize> page_sizes_;  // that have a pool, largest first
 };
 
 }  // namespace hugepool::service

@@ -112,7 +112,7 @@ absl::Status Service::StartServer() {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   hugepool_service_ = std::make_unique<HugePoolService>(
       HugePoolService::Deps{manager_, host_, deps_.domains, &identities_, &hub_,
-                            &calls_},
+                            client_calls_.get(), &pending_},
       options_.facts);
   admin_service_ = std::make_unique<AdminService>(host_, &identities_,
                                                   options_.config_yaml);
@@ -137,9 +137,11 @@ absl::Status Service::StartServer() {
 absl::Status Service::Start(LeaseManager* manager, Host* host) {
   manager_ = manager;
   host_ = host;
+  client_calls_ =
+      std::make_unique<ClientCalls>(manager_, *host_, deps_.domains);
   absl::Status status = MakeSockets();
   if (status.ok()) status = StartServer();
-  if (status.ok()) status = fd_channel_.Start(manager_);
+  if (status.ok()) status = fd_channel_.Start(manager_, client_calls_.get());
   if (status.ok()) status = acceptor_.Start(server_.get());
   if (!status.ok()) Stop(absl::ZeroDuration());
   return status;
@@ -183,10 +185,10 @@ void Service::EndCalls(absl::Time until) {
   do {
     // One that came in before the draining can begin to wait after this.
     manager_->CancelAllWaits();
-    if (calls_.size() == 0) return;
+    if (pending_.size() == 0) return;
     absl::SleepFor(kAnswerPoll);
   } while (absl::Now() < until);
-  calls_.AnswerAll(Refuse(RefusalReason::kDraining, "the daemon is stopping",
+  pending_.AnswerAll(Refuse(RefusalReason::kDraining, "the daemon is stopping",
                           "try again when it has been restarted"));
 }
 

@@ -20,12 +20,13 @@
 #include "daemon/pool/host.h"
 #include "daemon/service/acceptor.h"
 #include "daemon/service/admin_service.h"
-#include "daemon/service/calls.h"
+#include "daemon/service/client_calls.h"
 #include "daemon/service/event_hub.h"
 #include "daemon/service/fd_channel.h"
 #include "daemon/service/hugepool_service.h"
 #include "daemon/service/identities.h"
 #include "daemon/service/listener.h"
+#include "daemon/service/pending_calls.h"
 #include "grpcpp/server.h"
 
 namespace hugepool::service {
@@ -91,7 +92,8 @@ class Service {
   std::map<std::string, std::unique_ptr<SocketDir>> dirs_;
   std::vector<std::unique_ptr<Listener>> sockets_;
   Identities identities_;
-  Calls calls_;
+  PendingCalls pending_;
+  std::unique_ptr<ClientCalls> client_calls_;  // made by Start()
   EventHub hub_;
   FdChannel fd_channel_;
   Acceptor acceptor_;

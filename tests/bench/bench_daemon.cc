@@ -45,8 +45,10 @@ BenchDaemon::~BenchDaemon() {
   if (!stopped.ok()) Die(stopped.ToString());
 }
 
-Client BenchDaemon::Connect() {
-  auto client = Client::Connect(dir());
+Client BenchDaemon::Connect(uint32_t flags) {
+  hp_connect_options options = HP_CONNECT_OPTIONS_INIT;
+  options.flags = flags;
+  auto client = Client::Connect(dir(), options);
   if (!client) Die(client.error().message());
   return client.take();
 }

@@ -23,7 +23,8 @@ class BenchDaemon {
   BenchDaemon& operator=(const BenchDaemon&) = delete;
 
   const std::string& dir() const { return process_->dir(); }
-  Client Connect();
+  // HP_CONNECT_*
+  Client Connect(uint32_t flags = 0);
   // Until the pool of this page size has nothing but clean memory, as much as
   // its target (or all but `leased_bytes`); the daemon is at rest then.
   void WaitClean(uint64_t page_size, uint64_t leased_bytes = 0);

@@ -23,9 +23,9 @@ namespace {
 
 constexpr std::size_t k2MiB = 2 * measure::kMiB;
 constexpr int kExtents = 512;
-// Two leases a step; all are given back between two batches, while nothing is
+// Three leases a step; all are given back between two batches, while nothing is
 // measured.
-constexpr int kSteps = kExtents / 2;
+constexpr int kSteps = kExtents / 3;
 
 std::string Self() {
   char path[PATH_MAX] = {};
@@ -44,7 +44,7 @@ std::unique_ptr<testing::ChildProcess> Serve(const std::string& what,
 }
 
 struct Figures {
-  std::vector<double> acquire, unmapped, refused, echo, fds;
+  std::vector<double> acquire, unmapped, over_grpc, refused, echo, fds;
 };
 
 template <typename F>
@@ -55,7 +55,7 @@ void Time(std::vector<double>* values, F&& work) {
 }
 
 // Everything in turns, one call each.
-void Batch(Client& client, EchoClient& echo, FdsClient& fds, int steps,
+void Batch(Client& client, Client& over_grpc, EchoClient& echo, FdsClient& fds, int steps,
            Figures* f) {
   // As long as the ids that Acquire's messages carry.
   const std::string text(64, 'x');
@@ -65,12 +65,14 @@ void Batch(Client& client, EchoClient& echo, FdsClient& fds, int steps,
   // No pool has such pages: all of the call, nothing of the grant.
   const Request refused = Request().Segment(k2MiB, {}, {k2MiB * 4});
   std::vector<Lease> leases;
-  leases.reserve(2 * kSteps);
+  leases.reserve(3 * kSteps);
   for (int i = 0; i < steps; ++i) {
     Time(&f->acquire, [&] { leases.push_back(MustAcquire(client, mapped)); });
     Time(&f->echo, [&] { echo.Call(text); });
     Time(&f->unmapped,
          [&] { leases.push_back(MustAcquire(client, unmapped)); });
+    Time(&f->over_grpc,
+         [&] { leases.push_back(MustAcquire(over_grpc, mapped)); });
     Time(&f->refused, [&] {
       if (client.Acquire(refused)) std::abort();
     });
@@ -87,6 +89,8 @@ void Tell(const Figures& f, bool json) {
   report.Series("acquire", "Acquire, mapped", "us", f.acquire);
   report.Series("acquire_unmapped", "Acquire, descriptor only", "us",
                 f.unmapped);
+  report.Series("acquire_over_grpc", "Acquire over gRPC, mapped", "us",
+                f.over_grpc);
   report.Series("refused", "Acquire, refused at once", "us", f.refused);
   report.Series("echo", "bare gRPC unary echo", "us", f.echo);
   report.Series("fds", "bare SCM_RIGHTS round trip", "us", f.fds);
@@ -103,6 +107,8 @@ void Tell(const Figures& f, bool json) {
   report.Aim("Acquire, mapped, against echo at p50",
              measure::Median(f.acquire) / measure::Median(f.echo),
              Goal::kAtMost, 1.5);
+  report.Figure("over_grpc_ratio", "Acquire over gRPC, against echo", "x",
+                measure::Median(f.over_grpc) / measure::Median(f.echo));
   report.Figure("unmapped_ratio", "Acquire, descriptor only, against echo", "x",
                 measure::Median(f.unmapped) / measure::Median(f.echo));
   report.Print(std::cout, json);
@@ -119,13 +125,14 @@ void Run(int batches, bool json) {
   EchoClient echo(daemon.dir() + "/echo");
   FdsClient fds(daemon.dir() + "/fds");
   Client client = daemon.Connect();
+  Client over_grpc = daemon.Connect(HP_CONNECT_OVER_GRPC);
   Figures warm_up, figures;
   daemon.WaitClean(k2MiB);
-  Batch(client, echo, fds, 32, &warm_up);
+  Batch(client, over_grpc, echo, fds, 32, &warm_up);
   for (int i = 0; i < batches; ++i) {
     std::fprintf(stderr, "\rbatch %d of %d", i + 1, batches);
     daemon.WaitClean(k2MiB);
-    Batch(client, echo, fds, kSteps, &figures);
+    Batch(client, over_grpc, echo, fds, kSteps, &figures);
   }
   std::fprintf(stderr, "\n");
   Tell(figures, json);

@@ -59,7 +59,7 @@ std::optional<FdClient::Frame> FdClient::Read(absl::Duration timeout) {
   if (poll(&p, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) <= 0) {
     return std::nullopt;
   }
-  char bytes[4096];
+  static thread_local char bytes[65536];
   alignas(cmsghdr) char control[CMSG_SPACE(kMaxFds * sizeof(int))];
   iovec piece = {.iov_base = bytes, .iov_len = sizeof bytes};
   msghdr header = {};
@@ -106,6 +106,33 @@ bool FdClient::Greet(const std::string& resume_secret) {
   if (!frame.has_value() || !frame->message.has_welcome()) return false;
   welcome = frame->message.welcome();
   return true;
+}
+
+uint64_t FdClient::Call(v1::Call call) {
+  call.set_call_id(++last_call_);
+  v1::ClientFrame frame;
+  *frame.mutable_call() = std::move(call);
+  Send(frame);
+  return last_call_;
+}
+
+v1::Answer FdClient::ReadAnswer(uint64_t call) {
+  v1::Answer whole;
+  while (true) {
+    auto frame = Read();
+    if (!frame.has_value() || frame->end) {
+      whole.set_code(-1);
+      return whole;
+    }
+    if (!frame->message.has_answer()) {
+      others.push_back(*std::move(frame));
+      continue;
+    }
+    const v1::Answer& answer = frame->message.answer();
+    if (answer.call_id() != call) continue;
+    whole.MergeFrom(answer);
+    if (!answer.more()) return whole;
+  }
 }
 
 void FdClient::Ack(const v1::Lease& lease) {

@@ -43,11 +43,18 @@ class FdClient {
   bool Greet(const std::string& resume_secret = "");
   void Ack(const v1::Lease& lease);
   void Nack(const v1::Lease& lease);
+  // Makes a call; its id.
+  uint64_t Call(v1::Call call);
+  // Reads until the whole answer is there; code -1 where none came. Other
+  // frames go to `others`.
+  v1::Answer ReadAnswer(uint64_t call);
 
   v1::Welcome welcome;
+  std::vector<Frame> others;
 
  private:
   UniqueFd socket_;
+  uint64_t last_call_ = 0;
 };
 
 // A gRPC connection of its own to DIR/NAME.

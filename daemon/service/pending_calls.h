@@ -1,6 +1,6 @@
-// Calls that wait for an answer from the LeaseManager.
-#ifndef HUGEPOOL_DAEMON_SERVICE_CALLS_H_
-#define HUGEPOOL_DAEMON_SERVICE_CALLS_H_
+// Calls of gRPC that wait for an answer from the LeaseManager.
+#ifndef HUGEPOOL_DAEMON_SERVICE_PENDING_CALLS_H_
+#define HUGEPOOL_DAEMON_SERVICE_PENDING_CALLS_H_
 
 #include <functional>
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace hugepool::service {
 
-class Calls;
+class PendingCalls;
 
 // A unary call that is answered on any thread: while its handler runs, or later.
 // No thread waits for it (N53). Lives until gRPC is done with it and nobody
@@ -27,7 +27,7 @@ class Calls;
 // these hops.
 class PendingCall : public grpc::ServerUnaryReactor {
  public:
-  PendingCall(Calls* calls, std::function<void()> on_cancel)
+  PendingCall(PendingCalls* calls, std::function<void()> on_cancel)
       : calls_(calls), on_cancel_(std::move(on_cancel)) {}
 
   // Answers, unless it was answered already. `fill`, if any, writes the reply
@@ -45,7 +45,7 @@ class PendingCall : public grpc::ServerUnaryReactor {
   void OnDone() override;
 
  private:
-  Calls* const calls_;
+  PendingCalls* const calls_;
   const std::function<void()> on_cancel_;
   Mutex mu_;
   bool answered_ HP_GUARDED_BY(mu_) = false;
@@ -54,7 +54,7 @@ class PendingCall : public grpc::ServerUnaryReactor {
 };
 
 // All that are pending. Thread-safe. Must outlive the server's shutdown.
-class Calls {
+class PendingCalls {
  public:
   // `on_cancel` is called when the caller goes away before the answer.
   std::shared_ptr<PendingCall> New(std::function<void()> on_cancel);
@@ -73,4 +73,4 @@ class Calls {
 
 }  // namespace hugepool::service
 
-#endif  // HUGEPOOL_DAEMON_SERVICE_CALLS_H_
+#endif  // HUGEPOOL_DAEMON_SERVICE_PENDING_CALLS_H_

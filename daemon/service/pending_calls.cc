@@ -1,4 +1,4 @@
-#include "daemon/service/calls.h"
+#include "daemon/service/pending_calls.h"
 
 #include <utility>
 #include <vector>
@@ -50,19 +50,19 @@ void PendingCall::OnCancel() {
 
 void PendingCall::OnDone() { calls_->Remove(this); }
 
-std::shared_ptr<PendingCall> Calls::New(std::function<void()> on_cancel) {
+std::shared_ptr<PendingCall> PendingCalls::New(std::function<void()> on_cancel) {
   auto call = std::make_shared<PendingCall>(this, std::move(on_cancel));
   MutexLock lock(&mu_);
   calls_[call.get()] = call;
   return call;
 }
 
-size_t Calls::size() const {
+size_t PendingCalls::size() const {
   MutexLock lock(&mu_);
   return calls_.size();
 }
 
-void Calls::AnswerAll(const absl::Status& status) {
+void PendingCalls::AnswerAll(const absl::Status& status) {
   std::vector<std::shared_ptr<PendingCall>> all;
   {
     MutexLock lock(&mu_);
@@ -71,7 +71,7 @@ void Calls::AnswerAll(const absl::Status& status) {
   for (const auto& call : all) call->Answer(status);
 }
 
-void Calls::Remove(PendingCall* call) {
+void PendingCalls::Remove(PendingCall* call) {
   std::shared_ptr<PendingCall> last;  // dies outside the lock
   MutexLock lock(&mu_);
   auto it = calls_.find(call);
