@@ -42,8 +42,8 @@
  * Signals and exits
  *   The library installs no signal handler. It starts one thread, which sleeps
  *   until the daemon goes away (HP_CONNECT_NO_WATCH); where it makes calls over
- *   gRPC, gRPC starts some. What is
- *   mapped never faults with SIGBUS, unless an operator revokes the lease
+ *   gRPC (HP_CONNECT_OVER_GRPC, an older daemon), gRPC starts some. What is mapped
+ *   never faults with SIGBUS, unless an operator revokes the lease
  *   (hp_lease_standing).
  */
 #ifndef HUGEPOOL_CLIENT_HUGEPOOL_H_

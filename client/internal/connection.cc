@@ -95,8 +95,6 @@ absl::StatusOr<std::shared_ptr<Connection::Session>> Connection::OpenSession(
                       FdChannel::Connect(fd_path_, options_.client_name,
                                          resume_secret, kHelloTimeout));
   session->secret = session->fds->welcome().session_secret();
-  session->channel = OpenChannel(grpc_path_);
-  session->stub = v1::HugePool::NewStub(session->channel);
   return session;
 }
 
@@ -175,6 +173,9 @@ void Connection::TakeUpLeases(FdChannel* fds) {
 absl::StatusOr<v1::Answer> Connection::CallOverGrpc(Session* session,
                                                     absl::Time deadline,
                                                     const v1::Call& call) {
+  std::call_once(session->grpc_made, [&] {
+    session->stub = v1::HugePool::NewStub(OpenChannel(grpc_path_));
+  });
   grpc::ClientContext context;
   context.AddMetadata(kSessionKey, session->secret);
   SetDeadline(&context, deadline);

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,6 @@
 #include "daemon/base/mutex.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/base/units.h"
-#include "grpcpp/channel.h"
 #include "hugepool/v1/hugepool.grpc.pb.h"
 
 namespace hugepool::client {
@@ -69,7 +69,7 @@ enum class LeaseStanding {
 // survives a fork.
 class Connection {
  public:
-  // Connects the fd channel; the gRPC channel connects at the first call.
+  // Connects the fd channel; gRPC's comes with the first call that needs it.
   // Does not wait for a daemon that is not there.
   static absl::StatusOr<std::shared_ptr<Connection>> Connect(
       ConnectOptions options);
@@ -104,9 +104,11 @@ class Connection {
  private:
   struct Session {
     std::unique_ptr<FdChannel> fds;
-    std::shared_ptr<grpc::Channel> channel;
-    std::unique_ptr<v1::HugePool::Stub> stub;
     std::string secret;
+    // Made with the first call that goes over gRPC: a program that makes none
+    // has none of gRPC's threads, and saves a millisecond.
+    std::once_flag grpc_made;
+    std::unique_ptr<v1::HugePool::Stub> stub;
     // The daemon does not know the session any more. Relaxed: a hint that
     // leads to a reconnect, which mu_ orders.
     std::atomic<bool> stale{false};
