@@ -20,7 +20,9 @@ absl::StatusOr<UniqueFd> Granter::OpenOne(const Lease& lease, SlotId slot) {
     // Seals first: no holder ever sees a file that it could grow or seal.
     HP_RETURN_IF_ERROR(file->Seal({.shrink = lease.sealed}));
     // What is retired in the end needs no tripwire.
-    if (!lease.in_place && watch_ != nullptr) watch_->MuteOpens(*file);
+    if (watch_ != nullptr) {
+      HP_RETURN_IF_ERROR(watch_->SetTripwire(*file, lease.in_place));
+    }
   }
   HP_ASSIGN_OR_RETURN(UniqueFd fd, file->OpenForHolder());
   if (lease.phase == LeasePhase::kGranted) {

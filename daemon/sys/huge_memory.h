@@ -188,10 +188,13 @@ class HolderWatch {
   // (fs.inotify.max_user_watches).
   virtual absl::Status Add(HugeFile& file) = 0;
   virtual void Remove(InodeId inode) = 0;
-  // No more `opened` events of this file. They are a tripwire for memory that may
-  // be reused in place; of any other each would only wake the watch's thread, in
-  // the middle of a grant. A hint: a watch may ignore it.
-  virtual void MuteOpens(HugeFile& file) {}
+  // Whether `opened` events of this file are told. They are a tripwire for memory
+  // that may be reused in place; of any other each would only wake the watch's
+  // thread, in the middle of a grant. Off after Add(). On is in force when this
+  // returns; off is a hint, which a watch may ignore.
+  virtual absl::Status SetTripwire(HugeFile& file, bool on) {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace hugepool::sys

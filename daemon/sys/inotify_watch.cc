@@ -22,8 +22,7 @@
 namespace hugepool::sys {
 namespace {
 
-constexpr uint32_t kMask =
-    IN_OPEN | IN_CLOSE | IN_ATTRIB | IN_MODIFY | IN_DELETE_SELF;
+constexpr uint32_t kMask = IN_CLOSE | IN_ATTRIB | IN_MODIFY | IN_DELETE_SELF;
 
 }  // namespace
 
@@ -63,7 +62,7 @@ absl::Status InotifyWatch::Add(HugeFile& file) {
   if (wd < 0) return ErrnoToStatus(errno, "inotify_add_watch(" + path + ")");
   MutexLock lock(&mu_);
   inode_of_[wd] = file.inode();
-  watch_of_[file.inode().value()] = wd;
+  watch_of_[file.inode().value()] = {.number = wd};
   return absl::OkStatus();
 }
 
@@ -73,20 +72,34 @@ void InotifyWatch::Remove(InodeId inode) {
     MutexLock lock(&mu_);
     const auto it = watch_of_.find(inode.value());
     if (it == watch_of_.end()) return;
-    wd = it->second;
-    inode_of_.erase(it->second);
+    wd = it->second.number;
+    inode_of_.erase(wd);
     watch_of_.erase(it);
   }
   // EINVAL where the kernel has removed it, its inode being gone.
   inotify_rm_watch(inotify_.get(), wd);
 }
 
-void InotifyWatch::MuteOpens(HugeFile& file) {
+absl::Status InotifyWatch::SetTripwire(HugeFile& file, bool on) {
+  {
+    MutexLock lock(&mu_);
+    const auto it = watch_of_.find(file.inode().value());
+    if (it == watch_of_.end()) {
+      return absl::FailedPreconditionError("the file is not watched");
+    }
+    if (it->second.tripwire == on) return absl::OkStatus();
+  }
   const std::string path = absl::StrCat("/proc/self/fd/", file.fd());
-  // A second watch of an inode replaces the mask of the first. Should it fail,
-  // the openings go on being told, which is only slower.
-  (void)inotify_add_watch(inotify_.get(), path.c_str(),
-                          kMask & ~uint32_t{IN_OPEN});
+  // A second watch of an inode replaces the mask of the first.
+  if (inotify_add_watch(inotify_.get(), path.c_str(),
+                        on ? kMask | uint32_t{IN_OPEN} : kMask) < 0) {
+    return ErrnoToStatus(errno, "inotify_add_watch(" + path + ")");
+  }
+  // Only whoever has the file to himself calls this, so nobody was faster.
+  MutexLock lock(&mu_);
+  const auto it = watch_of_.find(file.inode().value());
+  if (it != watch_of_.end()) it->second.tripwire = on;
+  return absl::OkStatus();
 }
 
 size_t InotifyWatch::watched() const {
@@ -158,7 +171,7 @@ std::vector<HolderWatch::Event> InotifyWatch::Translate(const char* buffer,
     if ((raw.mask & IN_IGNORED) != 0) {   // the last event of a watch
       const auto by_inode = watch_of_.find(it->second.value());
       // The number may be that of a new file by now.
-      if (by_inode != watch_of_.end() && by_inode->second == raw.wd) {
+      if (by_inode != watch_of_.end() && by_inode->second.number == raw.wd) {
         watch_of_.erase(by_inode);
       }
       inode_of_.erase(it);

@@ -43,7 +43,8 @@ class InotifyWatch : public HolderWatch {
   absl::Status Add(HugeFile& file) override;
   // An event that was read already may still be delivered.
   void Remove(InodeId inode) override;
-  void MuteOpens(HugeFile& file) override;
+  // A system call only where it changes something.
+  absl::Status SetTripwire(HugeFile& file, bool on) override;
 
   size_t watched() const;
 
@@ -61,7 +62,11 @@ class InotifyWatch : public HolderWatch {
   mutable Mutex mu_;
   // Numbers of watches are not used again soon: an old event finds nothing.
   std::unordered_map<int, InodeId> inode_of_ HP_GUARDED_BY(mu_);
-  std::unordered_map<uint64_t, int> watch_of_ HP_GUARDED_BY(mu_);
+  struct Watch {
+    int number = -1;
+    bool tripwire = false;
+  };
+  std::unordered_map<uint64_t, Watch> watch_of_ HP_GUARDED_BY(mu_);
   std::thread thread_;  // last: it uses the rest
 };
 

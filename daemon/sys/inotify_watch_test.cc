@@ -89,6 +89,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, InotifyWatchTest,
 TEST_P(InotifyWatchTest, TellsTheLastCloseOfADescription) {
   auto file = Populated(1);
   ASSERT_TRUE(watch_->Add(*file).ok());
+  ASSERT_TRUE(watch_->SetTripwire(*file, true).ok());
   auto fd = *file->OpenForHolder();
   const auto opened = seen_.Until([](const auto& e) { return e.opened; });
   ASSERT_EQ(opened.size(), 1u);
@@ -106,15 +107,25 @@ TEST_P(InotifyWatchTest, TellsTheLastCloseOfADescription) {
   EXPECT_EQ(file->Probe(), HolderAnswer::kFree);
 }
 
-TEST_P(InotifyWatchTest, MutedOpensAreNotToldClosesAre) {
+TEST_P(InotifyWatchTest, WithoutTheTripwireOpensAreNotToldClosesAre) {
   auto file = Populated(1);
   ASSERT_TRUE(watch_->Add(*file).ok());
-  watch_->MuteOpens(*file);
-  EXPECT_EQ(watch_->watched(), 1u) << "the same watch, with another mask";
-  { auto holder = file->OpenForHolder(); }
-  const auto events = seen_.Until([](const auto& e) { return e.closed; });
-  ASSERT_FALSE(events.empty());
-  for (const auto& event : events) EXPECT_FALSE(event.opened);
+  for (const bool was_on : {false, true}) {
+    SCOPED_TRACE(was_on);
+    ASSERT_TRUE(watch_->SetTripwire(*file, was_on).ok());
+    ASSERT_TRUE(watch_->SetTripwire(*file, false).ok());
+    EXPECT_EQ(watch_->watched(), 1u) << "the same watch, with another mask";
+    { auto holder = file->OpenForHolder(); }
+    const auto events = seen_.Until([](const auto& e) { return e.closed; });
+    ASSERT_FALSE(events.empty());
+    for (const auto& event : events) EXPECT_FALSE(event.opened);
+  }
+}
+
+TEST_P(InotifyWatchTest, TripwireOfAFileThatIsNotWatchedIsRefused) {
+  auto file = Populated(1);
+  EXPECT_EQ(watch_->SetTripwire(*file, true).code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_P(InotifyWatchTest, TellsPunchAndTruncate) {
