@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
@@ -18,6 +19,16 @@ namespace {
 // neighbours. Anything this close counts as "the limit is the cause".
 constexpr uint64_t kMapCountSlack = 8;
 constexpr int kProtection = PROT_READ | PROT_WRITE;
+
+bool IsGibs(uint64_t n) { return n != 0 && n % GiB(1).value() == 0; }
+
+// Where a piece of whole GiBs is likely to find room; 0: nowhere known. relaxed:
+// the kernel says whether there is room.
+std::atomic<uintptr_t> g_hint{0};
+
+void SetHint(uintptr_t address) {
+  if (IsGibs(address)) g_hint.store(address, std::memory_order_relaxed);
+}
 
 absl::Status CheckCover(Bytes size, PageSize page_size,
                         absl::Span<const MapPiece> pieces) {
@@ -121,6 +132,19 @@ MappedRange MapWhole(const MapPiece& piece, Bytes align) {
   return range;
 }
 
+MappedRange MapAtHint(const MapPiece& piece) {
+  const uintptr_t hint = g_hint.load(std::memory_order_relaxed);
+  if (hint == 0 || !IsGibs(piece.size.value())) return MappedRange();
+  void* const want = reinterpret_cast<void*>(hint);
+  void* const p = mmap(want, piece.size.value(), kProtection,
+                       MAP_SHARED | MAP_FIXED_NOREPLACE, piece.fd, 0);
+  if (p == MAP_FAILED) return MappedRange();
+  MappedRange range(p, piece.size);
+  // Kernels before 4.17 take it for a wish.
+  if (p != want) range.Reset();
+  return range;
+}
+
 MappedRange& MappedRange::operator=(MappedRange&& o) noexcept {
   if (this != &o) {
     Reset();
@@ -132,6 +156,7 @@ MappedRange& MappedRange::operator=(MappedRange&& o) noexcept {
 
 void MappedRange::Reset() {
   if (address_ != nullptr) munmap(address_, size_.value());
+  if (IsGibs(size_.value())) SetHint(reinterpret_cast<uintptr_t>(address_));
   address_ = nullptr;
   size_ = Bytes();
 }
@@ -145,12 +170,18 @@ absl::StatusOr<MappedRange> MapPieces(Bytes size, PageSize page_size,
   MappedRange range;
   if (pieces.size() == 1 && align == page_size.bytes()) {
     range = MapWhole(pieces[0], align);
+  } else if (pieces.size() == 1 && align == GiB(1)) {
+    range = MapAtHint(pieces[0]);
   }
   if (range.address() == nullptr) {
     HP_ASSIGN_OR_RETURN(const uintptr_t base,
                         Reserve(size.value(), align.value()));
     range = MappedRange(reinterpret_cast<void*>(base), size);
     HP_RETURN_IF_ERROR(Fill(base, pieces));
+  }
+  const auto begin = reinterpret_cast<uintptr_t>(range.address());
+  if (IsGibs(size.value()) && begin > size.value()) {
+    SetHint(begin - size.value());
   }
   if (dontfork && madvise(range.address(), size.value(), MADV_DONTFORK) != 0) {
     const int error_number = errno;

@@ -41,6 +41,7 @@ class MappedRange {
                                                absl::Span<const MapPiece>,
                                                bool);
   friend MappedRange MapWhole(const MapPiece&, Bytes);
+  friend MappedRange MapAtHint(const MapPiece&);
   MappedRange(void* address, Bytes size) : address_(address), size_(size) {}
 
   void* address_ = nullptr;
@@ -67,6 +68,11 @@ absl::StatusOr<MappedRange> MapPieces(Bytes size, PageSize page_size,
 // Maps one piece where the kernel likes, which saves reserving address space:
 // it aligns huge pages by itself. Empty where it failed or is not aligned.
 MappedRange MapWhole(const MapPiece& piece, Bytes align);
+
+// Maps one piece of whole GiBs where the last one that was unmapped stood, or
+// below the last one that was mapped: one system call instead of the four that
+// finding an aligned place takes. Empty where something is there. Thread-safe.
+MappedRange MapAtHint(const MapPiece& piece);
 
 }  // namespace hugepool::client
 

@@ -69,6 +69,45 @@ TEST(MappingTest, AGiBBeginsAtAGiB) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(range->address()) % GiB(1).value(), 0u);
 }
 
+// The place of the last one is tried first; what stands there is never touched.
+TEST(MappingTest, GiBsFindRoomBesideOthers) {
+  const UniqueFd fd = Memfd(GiB(2));
+  const auto map = [&](uint64_t gib) {
+    auto range =
+        MapPieces(GiB(gib), k2M, {{fd.get(), Bytes(0), GiB(gib)}}, false);
+    EXPECT_TRUE(range.ok()) << range.status();
+    EXPECT_EQ(
+        reinterpret_cast<uintptr_t>(range->address()) % GiB(1).value(), 0u);
+    return *std::move(range);
+  };
+  std::vector<MappedRange> ranges;
+  for (int round = 0; round < 20; ++round) {
+    ranges.push_back(map(1 + round % 2));
+    if (round % 3 == 2) ranges.erase(ranges.begin() + round / 3);
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const auto begin = reinterpret_cast<uintptr_t>(ranges[i].address());
+      for (size_t k = 0; k < i; ++k) {
+        const auto other = reinterpret_cast<uintptr_t>(ranges[k].address());
+        EXPECT_TRUE(begin + ranges[i].size().value() <= other ||
+                    other + ranges[k].size().value() <= begin);
+      }
+    }
+  }
+  // Somebody else has taken the place.
+  void* const place = ranges.back().address();
+  const Bytes size = ranges.back().size();
+  ranges.pop_back();
+  void* const foreign =
+      mmap(place, 4096, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_EQ(foreign, place);
+  *static_cast<char*>(foreign) = 'x';
+  ranges.push_back(map(size == GiB(1) ? 1 : 2));
+  EXPECT_NE(ranges.back().address(), place);
+  EXPECT_EQ(*static_cast<char*>(foreign), 'x');
+  munmap(foreign, 4096);
+}
+
 TEST(MappingTest, ResetUnmapsTheWholeRange) {
   const UniqueFd fd = Memfd(MiB(4));
   auto range = MapPieces(MiB(4), k2M, {{fd.get(), Bytes(0), MiB(4)}}, false);
