@@ -81,6 +81,12 @@ v1::GetStatusResponse SampleStatus() {
   v1::DomainStatus* domain = status.add_domains();
   domain->set_domain("uid:1000");
   domain->set_charged_bytes(MiB(256).value());
+  v1::ZeroingStatus* zeroing = status.add_zeroing();
+  zeroing->set_stores("clzero");
+  zeroing->set_stores_bytes_per_second(45'160'000'000);
+  zeroing->set_zero_threads(2);
+  zeroing->set_populate_threads(2);
+  zeroing->set_populate_bytes_per_second(15'540'000'000);
   status.add_warnings("io\x1b[31mred");
   return status;
 }
@@ -94,6 +100,8 @@ TEST_F(HpctlTest, StatusForPeople) {
                           HasSubstr("short of its target by 128 pages: the "
                                     "kernel has no more pages"),
                           HasSubstr("uid:1000  256 MiB"),
+                          HasSubstr("0  clzero   45.2 GB/s  -         15.5 GB/s "
+                                    "by 2"),
                           // What others wrote does not reach the terminal.
                           HasSubstr("warning: io?[31mred")));
 }
@@ -106,6 +114,7 @@ TEST_F(HpctlTest, StatusAsJson) {
   EXPECT_EQ(json["pools"][0]["page_size"], MiB(2).value());
   EXPECT_EQ(json["pools"][0]["limbo_bytes"], 0);
   EXPECT_EQ(json["ready"], false);
+  EXPECT_EQ(json["zeroing"][0]["stores"], "clzero");
   EXPECT_TRUE(json["started"].is_null());
 }
 

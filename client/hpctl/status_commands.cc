@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "client/hpctl/commands.h"
 #include "client/hpctl/exit_code.h"
@@ -67,6 +68,28 @@ void PrintWaits(const v1::GetStatusResponse& status, std::ostream& out) {
   table.Print(out);
 }
 
+// "45.2 GB/s by 2"; "-" where nothing is known. Of 10^9 bytes, as memory's
+// bandwidth is told.
+std::string RateCell(uint64_t bytes_per_second, uint32_t threads) {
+  if (bytes_per_second == 0) return "-";
+  const std::string rate = absl::StrFormat("%.1f GB/s", bytes_per_second / 1e9);
+  return threads == 0 ? rate : absl::StrCat(rate, " by ", threads);
+}
+
+void PrintZeroing(const v1::GetStatusResponse& status, std::ostream& out) {
+  Table table({"NODE", "STORES", "ONE THREAD", "CLEARING", "POPULATING"});
+  for (const v1::ZeroingStatus& z : status.zeroing()) {
+    table.AddRow(
+        {absl::StrCat(z.node()), TextCell(z.stores()),
+         RateCell(z.stores_bytes_per_second(), 0),
+         RateCell(z.zero_bytes_per_second(), z.zero_threads()),
+         RateCell(z.populate_bytes_per_second(), z.populate_threads())});
+  }
+  if (table.empty()) return;
+  out << "\n";
+  table.Print(out);
+}
+
 int Status(const Globals& globals) {
   const auto status = GetStatus(globals);
   if (!status.ok()) return Report(globals, status.status());
@@ -80,6 +103,7 @@ int Status(const Globals& globals) {
     out << "\n";
     PrintPools(status->pools(), /*wide=*/false, out);
   }
+  PrintZeroing(*status, out);
   PrintDomains(*status, out);
   PrintWaits(*status, out);
   for (const std::string& warning : status->warnings()) {

@@ -8,23 +8,40 @@
 
 namespace hugepool {
 
-// Knows spans of a file, never extents. Used by one steward at a time.
+// How much a job may disturb the rest of the machine.
+enum class Pace {
+  kBackground,  // within the cap on bandwidth
+  kUrgent,      // as fast as it goes: somebody waits
+};
+
+// Knows spans of a file, never extents. Used by one steward at a time, but for
+// Hurry().
 class Engine {
  public:
   virtual ~Engine() = default;
   // Populates [from, to): the kernel zeroes. The file is mapped.
-  virtual absl::Status Populate(sys::HugeFile& file, Bytes from, Bytes to) = 0;
+  virtual absl::Status Populate(sys::HugeFile& file, Bytes from, Bytes to,
+                                Pace pace) = 0;
   // Zeroes [from, to) in place. The file is mapped and whole.
-  virtual absl::Status Zero(sys::HugeFile& file, Bytes from, Bytes to) = 0;
+  virtual absl::Status Zero(sys::HugeFile& file, Bytes from, Bytes to,
+                            Pace pace) = 0;
+  // Somebody waits now: background jobs are urgent too, the one at hand included.
+  // From any thread; cheap.
+  virtual void Hurry() {}
+  // Background jobs are that again. To be said *before* looking whether somebody
+  // waits: who comes after that look says Hurry().
+  virtual void Calm() {}
 };
 
 // Does it on the caller's thread in one piece: for tests on the fake.
 class InlineEngine : public Engine {
  public:
-  absl::Status Populate(sys::HugeFile& file, Bytes from, Bytes to) override {
+  absl::Status Populate(sys::HugeFile& file, Bytes from, Bytes to,
+                        Pace) override {
     return file.Populate(from, to - from);
   }
-  absl::Status Zero(sys::HugeFile& file, Bytes from, Bytes to) override {
+  absl::Status Zero(sys::HugeFile& file, Bytes from, Bytes to,
+                    Pace) override {
     return file.Zero(from, to - from, nullptr);
   }
 };

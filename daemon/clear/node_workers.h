@@ -5,53 +5,118 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
 #include "daemon/clear/engine.h"
+#include "daemon/clear/piece_order.h"
+#include "daemon/clear/store_routines.h"
+#include "daemon/clear/thread_tuner.h"
+#include "daemon/clear/throttle.h"
 
 namespace hugepool {
 
-// Cuts a span into chunks and has them done by the node's threads, the caller's
-// being one of them. One Run at a time (the node's steward).
+// Cuts a span into pieces and has them done by the node's threads, the caller's
+// being one of them. One job at a time (the node's steward).
 //
-// Threads: as many as asked for, bound to the node's CPUs. Inside one extent
-// fallocate() would hold the inode lock and not scale; MADV_POPULATE_WRITE on
-// separate parts does (9.5 -> 15.5 GB/s on two threads where this was measured).
+// The pieces come from both ends inwards, the one at the span's beginning last,
+// and its first 256 KiB by ordinary stores: they are what a holder touches first. Threads share one
+// counter, so nobody waits for a slow one; one large span by many threads and many
+// small ones are the same.
+//
+// Populating: inside one extent fallocate() would hold the inode lock and not
+// scale; MADV_POPULATE_WRITE on separate parts does (9.5 -> 15.5 GB/s on two
+// threads where this was measured).
 class NodeWorkers : public Engine {
  public:
-  // `cpus` empty: not bound. `threads` is at least 1, the caller included.
-  NodeWorkers(const std::vector<int>& cpus, int threads);
+  struct Options {
+    std::vector<int> cpus;  // to run on; empty: anywhere
+    int threads = 1;        // at most, the caller included
+    // Finds out how many of them are worth it, for each kind of work; else all
+    // are used that a span has work for.
+    bool tune = false;
+    // nullptr: the most promising that this CPU has.
+    const StoreRoutine* stores = nullptr;
+    const Clock* clock = Clock::Real();
+    // Of background jobs; nullopt: no cap.
+    std::optional<Bytes> bandwidth;
+  };
+  // What it has found out, for people.
+  struct Rate {
+    int threads = 0;              // that the next large job will use
+    double bytes_per_second = 0;  // 0: not known yet
+  };
+
+  // Returns when all threads run: no job has to wait for one to be made.
+  explicit NodeWorkers(const Options& options);
   ~NodeWorkers() override;
 
-  absl::Status Populate(sys::HugeFile& file, Bytes from, Bytes to) override;
-  absl::Status Zero(sys::HugeFile& file, Bytes from, Bytes to) override;
+  absl::Status Populate(sys::HugeFile& file, Bytes from, Bytes to,
+                        Pace pace) override;
+  absl::Status Zero(sys::HugeFile& file, Bytes from, Bytes to,
+                    Pace pace) override;
+  void Hurry() override HP_EXCLUDES(mu_);
+  void Calm() override HP_EXCLUDES(mu_);
 
-  int threads() const { return static_cast<int>(threads_.size()) + 1; }
+  // Ends the job at hand with CANCELLED after at most 1 MiB of zeroing, or one
+  // piece of populating, a thread; and every later one at once. What was being
+  // worked on is neither populated nor zero then. From any thread.
+  void Cancel() HP_EXCLUDES(mu_);
+
+  const StoreRoutine& stores() const { return *stores_; }
+  Rate zeroing() const HP_EXCLUDES(mu_);
+  Rate populating() const HP_EXCLUDES(mu_);
 
  private:
-  using Piece = std::function<absl::Status(Bytes offset, Bytes length)>;
+  // Does one piece; `last`: it is the one at the target.
+  using Piece = std::function<absl::Status(PieceSpan at, bool last)>;
   struct Job {
-    Bytes from;
-    Bytes to;
-    Bytes chunk;
-    Piece piece;
+    Job(Bytes size, Bytes piece_size, bool capped, Piece piece)
+        : order(size, piece_size, Bytes(0)),
+          capped(capped),
+          piece(std::move(piece)) {}
+    const PieceOrder order;
+    const bool capped;
+    const Piece piece;
     // relaxed: a ticket dispenser. What the pieces wrote is published by the
     // mutex that the end of the job passes.
     std::atomic<uint64_t> next{0};
   };
 
-  absl::Status Run(Bytes from, Bytes to, Bytes chunk, Piece piece);
-  absl::Status Work(Job& job);
-  void Loop(const std::vector<int>& cpus);
+  // `smallest`: less is not worth a thread of its own.
+  absl::Status Run(Job& job, Bytes size, Bytes smallest, ThreadTuner* tuner)
+      HP_EXCLUDES(mu_);
+  absl::Status Share(Job& job, int threads) HP_EXCLUDES(mu_);
+  absl::Status Work(Job& job) HP_EXCLUDES(mu_);
+  // Until the cap allows for `work` more, or somebody hurries.
+  void WaitForTurn(Bytes work) HP_EXCLUDES(mu_);
+  bool IsCapped(Pace pace) const {
+    return pace == Pace::kBackground && options_.bandwidth.has_value();
+  }
+  void Loop();
 
-  Mutex mu_;
+  const Options options_;
+  const StoreRoutine* const stores_;
+  // relaxed: once set it stays; being seen a piece later is what is promised.
+  std::atomic<bool> cancelled_{false};
+
+  mutable Mutex mu_;
   CondVar work_;
   CondVar done_;
+  CondVar turn_;
+  Throttle throttle_ HP_GUARDED_BY(mu_);
+  bool hurried_ HP_GUARDED_BY(mu_) = false;
+  ThreadTuner zero_tuner_ HP_GUARDED_BY(mu_);
+  ThreadTuner populate_tuner_ HP_GUARDED_BY(mu_);
   Job* job_ HP_GUARDED_BY(mu_) = nullptr;
-  uint64_t job_number_ HP_GUARDED_BY(mu_) = 0;
-  int busy_ HP_GUARDED_BY(mu_) = 0;
+  int wanted_ HP_GUARDED_BY(mu_) = 0;  // threads that shall still join the job
+  int busy_ HP_GUARDED_BY(mu_) = 0;    // that shall or did, and have not ended
+  int running_ HP_GUARDED_BY(mu_) = 0;  // threads that have started
   absl::Status status_ HP_GUARDED_BY(mu_);
   bool stop_ HP_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;

@@ -1,13 +1,11 @@
 #include "daemon/clear/node_workers.h"
 
-#include <cerrno>
-#include <cstdlib>
-#include <vector>
+#include <memory>
+#include <thread>
 
-#include <gtest/gtest.h>
 
-#include "daemon/clear/zero_routines.h"
 #include "daemon/sys/fake_huge_memory.h"
+#include "gtest/gtest.h"
 
 namespace hugepool {
 namespace {
@@ -28,51 +26,101 @@ class NodeWorkersTest : public testing::TestWithParam<int> {
 };
 
 TEST_P(NodeWorkersTest, PopulatesEveryPage) {
-  NodeWorkers workers({}, GetParam());
+  NodeWorkers workers({.threads = GetParam()});
   for (uint64_t pages : {1, 15, 16, 17, 255, 300}) {
     auto file = File(pages);
-    ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size()).ok());
+    ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
     EXPECT_EQ(file->Facts()->allocated, file->size()) << pages;
   }
 }
 
 TEST_P(NodeWorkersTest, ZeroesEveryByteAndOnlyTheSpan) {
-  NodeWorkers workers({}, GetParam());
+  NodeWorkers workers({.threads = GetParam()});
   auto file = File(40);
-  ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size()).ok());
+  ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
   {
     auto holder = kernel_.AdoptHolder(*file->OpenForHolder());
     for (uint64_t p = 0; p < 40; ++p) holder.Write(p, 0xA5);
   }
-  ASSERT_TRUE(workers.Zero(*file, Bytes(0), MiB(78)).ok());
+  ASSERT_TRUE(workers.Zero(*file, Bytes(0), MiB(78), Pace::kUrgent).ok());
   EXPECT_FALSE(*file->AllZero());  // the last page was not in the span
-  ASSERT_TRUE(workers.Zero(*file, MiB(78), file->size()).ok());
+  ASSERT_TRUE(workers.Zero(*file, MiB(78), file->size(), Pace::kUrgent).ok());
   EXPECT_TRUE(*file->AllZero());
 }
 
 TEST_P(NodeWorkersTest, ReportsTheFailureOfAnyPiece) {
-  NodeWorkers workers({}, GetParam());
+  NodeWorkers workers({.threads = GetParam()});
   auto file = File(300);
   kernel_.FailNextPopulateAfter(PageCount(100));
-  EXPECT_EQ(workers.Populate(*file, Bytes(0), file->size()).code(),
+  EXPECT_EQ(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).code(),
             absl::StatusCode::kResourceExhausted);
   // The workers are fit for the next job.
-  EXPECT_TRUE(workers.Populate(*file, Bytes(0), file->size()).ok());
+  EXPECT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+}
+
+TEST_P(NodeWorkersTest, AnEmptySpanIsDone) {
+  NodeWorkers workers({.threads = GetParam()});
+  auto file = File(1);
+  EXPECT_TRUE(workers.Populate(*file, MiB(2), MiB(2), Pace::kUrgent).ok());
+  EXPECT_TRUE(workers.Zero(*file, Bytes(0), Bytes(0), Pace::kUrgent).ok());
+  EXPECT_EQ(file->Facts()->allocated, Bytes(0));
+}
+
+TEST_P(NodeWorkersTest, CancelledJobsEndAndSayThatTheyDidNot) {
+  NodeWorkers workers({.threads = GetParam()});
+  auto file = File(40);
+  ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  workers.Cancel();
+  EXPECT_EQ(workers.Zero(*file, Bytes(0), file->size(), Pace::kUrgent).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).code(),
+            absl::StatusCode::kCancelled);
+}
+
+TEST_P(NodeWorkersTest, CountsThreadsAndRates) {
+  NodeWorkers workers({.threads = GetParam(), .tune = true});
+  EXPECT_EQ(workers.zeroing().threads, GetParam()) << "the first to be tried";
+  EXPECT_EQ(workers.zeroing().bytes_per_second, 0);
+  auto file = File(300);
+  ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  EXPECT_GT(workers.populating().bytes_per_second, 0);
+  EXPECT_EQ(workers.zeroing().bytes_per_second, 0);
+  ASSERT_TRUE(workers.Zero(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  EXPECT_GT(workers.zeroing().bytes_per_second, 0);
+}
+
+// At 1 MiB a second 80 MiB would take more than a minute.
+TEST_P(NodeWorkersTest, ACappedJobGoesOnAtOnceWhenSomebodyWaits) {
+  NodeWorkers workers({.threads = GetParam(), .bandwidth = MiB(1)});
+  auto file = File(40);
+  ASSERT_TRUE(
+      workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  std::thread waiter([&] { workers.Hurry(); });
+  EXPECT_TRUE(
+      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+  waiter.join();
+  // Until it is told otherwise.
+  EXPECT_TRUE(
+      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+  EXPECT_EQ(workers.zeroing().bytes_per_second, 0)
+      << "a cap says nothing about the machine";
+}
+
+TEST_P(NodeWorkersTest, ACappedJobEndsWhenItIsCancelled) {
+  NodeWorkers workers({.threads = GetParam(), .bandwidth = MiB(1)});
+  auto file = File(40);
+  ASSERT_TRUE(
+      workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  workers.Hurry();
+  workers.Calm();
+  std::thread stop([&] { workers.Cancel(); });
+  EXPECT_EQ(workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground)
+                .code(),
+            absl::StatusCode::kCancelled);
+  stop.join();
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, NodeWorkersTest, testing::Values(1, 2, 4));
-
-TEST(ZeroNonTemporal, WritesZerosOverTheSpanAndNoFurther) {
-  constexpr size_t kSize = 4096;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(64, kSize));
-  for (size_t i = 0; i < kSize; ++i) memory[i] = std::byte{0xff};
-  ZeroNonTemporal(memory + 64, kSize - 128);
-  for (size_t i = 0; i < kSize; ++i) {
-    const bool inside = i >= 64 && i < kSize - 64;
-    ASSERT_EQ(memory[i], inside ? std::byte{0} : std::byte{0xff}) << i;
-  }
-  std::free(memory);
-}
 
 }  // namespace
 }  // namespace hugepool

@@ -31,6 +31,8 @@ void Steward::Stop() {
 }
 
 void Steward::Wake() {
+  // What is being done in the background is in the way of those who wait.
+  if (AnybodyWaits()) deps_.worker.engine->Hurry();
   MutexLock lock(&mu_);
   if (woken_) return;
   woken_ = true;
@@ -66,7 +68,14 @@ bool Steward::BuildFor(Pool& pool) {
   return Do(pool, pool.TakeWork(deps_.clock->Now(), ReadKernel(pool)));
 }
 
+bool Steward::AnybodyWaits() const {
+  return std::any_of(deps_.pools.begin(), deps_.pools.end(),
+                     [](const Pool* pool) { return pool->HasWaiters(); });
+}
+
 bool Steward::Step() {
+  deps_.worker.engine->Calm();
+  if (AnybodyWaits()) deps_.worker.engine->Hurry();
   for (Pool* pool : deps_.pools) {
     if (Do(*pool, pool->TakeQuickWork(deps_.clock->Now()))) return true;
   }

@@ -48,6 +48,7 @@ class Steward {
 
  private:
   void Run();
+  bool AnybodyWaits() const;
   std::optional<sys::KernelCounters> ReadKernel(const Pool& pool) const;
   bool Do(Pool& pool, std::optional<WorkItem> item);
   bool BuildFor(Pool& pool);

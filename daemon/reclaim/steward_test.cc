@@ -1,6 +1,8 @@
 #include "daemon/reclaim/steward.h"
 
 #include <cerrno>
+#include <functional>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -92,6 +94,57 @@ TEST_F(StewardTest, APoolWithWaitersIsBuiltForFirst) {
   EXPECT_TRUE(steward_->Step());
   EXPECT_EQ(Clean(*pool_), PageCount(8));
   EXPECT_EQ(Clean(*giant_), PageCount(0));
+}
+
+// Notes how it is asked to work.
+struct PacedEngine : InlineEngine {
+  absl::Status Populate(sys::HugeFile& file, Bytes from, Bytes to,
+                        Pace pace) override {
+    populated.push_back(pace);
+    was_hurried.push_back(hurried);
+    if (meanwhile) meanwhile();
+    return InlineEngine::Populate(file, from, to, pace);
+  }
+  void Hurry() override { hurried = true; }
+  void Calm() override { hurried = false; }
+
+  bool hurried = false;
+  std::vector<Pace> populated;
+  std::vector<bool> was_hurried;
+  std::function<void()> meanwhile;
+};
+
+TEST_F(StewardTest, SomebodyWhoWaitsHurriesWhatIsUnderWay) {
+  PacedEngine engine;
+  Steward::Deps deps = StewardDeps(&clock_);
+  deps.worker.engine = &engine;
+  Steward steward(std::move(deps));
+  bool hurried = false;
+  engine.meanwhile = [&] {
+    {
+      MutexLock lock(&pool_->mu());
+      pool_->EnqueueLocked({kLease, 1, kDomain, PageCount(8), 0, PageCount(0)});
+    }
+    steward.Wake();
+    hurried = engine.hurried;
+    engine.meanwhile = nullptr;
+  };
+  EXPECT_TRUE(steward.Step());
+  EXPECT_EQ(engine.populated, std::vector<Pace>{Pace::kBackground});
+  EXPECT_EQ(engine.was_hurried, std::vector<bool>{false});
+  EXPECT_TRUE(hurried);
+  // As long as somebody waits nothing is held back; then all is calm again.
+  EXPECT_TRUE(steward.Step());
+  EXPECT_TRUE(engine.was_hurried.back());
+  EXPECT_EQ(engine.populated.back(), Pace::kUrgent);
+  {
+    MutexLock lock(&pool_->mu());
+    EXPECT_TRUE(pool_->DequeueLocked(kLease));
+  }
+  steward.Step();
+  EXPECT_FALSE(engine.hurried);
+  steward.Wake();
+  EXPECT_FALSE(engine.hurried);
 }
 
 TEST_F(StewardTest, WithoutCountersItBuildsAsFarAsTheTarget) {

@@ -81,10 +81,6 @@ std::vector<std::string> NotInForce(const Config& config) {
       warn("max_waiters of domain " + d.name);
     }
   }
-  if (config.zeroing.bandwidth.has_value() &&
-      config.zeroing.bandwidth != ZeroingConfig().bandwidth) {
-    warn("zeroing.bandwidth");
-  }
   return warnings;
 }
 
@@ -125,7 +121,7 @@ absl::Status Daemon::Make() {
                   [news = holder_news_.get()](
                       const sys::HolderWatch::Event& e) { news->On(e); }));
   HP_RETURN_IF_ERROR(MakeService());
-  MakeStewards();
+  HP_RETURN_IF_ERROR(MakeStewards());
   // Claims the directories: up to here not a page was touched, so that a second
   // daemon on the same directories leaves without a trace (T6).
   HP_RETURN_IF_ERROR(service_->Start(manager_.get(), host_.get()));
@@ -190,6 +186,7 @@ absl::Status Daemon::MakeService() {
   options.facts.descriptor_limit = [] { return DescriptorLimit(); };
   options.facts.ready = [this] { return Ready(); };
   options.facts.warnings = [this] { return Warnings(); };
+  options.facts.zeroing = [this] { return Zeroing(); };
   service_ = std::make_unique<service::Service>(
       std::move(options),
       service::Service::Deps{domains_.get(), executor_.get(), Clock::Real()});
@@ -214,15 +211,39 @@ absl::Status Daemon::MakeService() {
   return absl::OkStatus();
 }
 
-void Daemon::MakeStewards() {
+std::vector<service::ZeroingFacts> Daemon::Zeroing() const {
+  std::vector<service::ZeroingFacts> all;
+  for (const NodeEngine& engine : engines_) {
+    const NodeWorkers::Rate zero = engine.workers->zeroing();
+    const NodeWorkers::Rate populate = engine.workers->populating();
+    all.push_back({.node = engine.node,
+                   .stores = engine.stores.routine->name,
+                   .stores_rate = engine.stores.zero_rate,
+                   .zero_threads = zero.threads,
+                   .zero_rate = zero.bytes_per_second,
+                   .populate_threads = populate.threads,
+                   .populate_rate = populate.bytes_per_second});
+  }
+  return all;
+}
+
+absl::Status Daemon::MakeStewards() {
   for (const sys::NodeInfo& node : machine_->topology().nodes()) {
     Steward::Deps deps;
     for (const auto& pool : host_->pools()) {
       if (pool->node == node.id) deps.pools.push_back(pool.get());
     }
     if (deps.pools.empty()) continue;
-    workers_.push_back(std::make_unique<NodeWorkers>(
-        node.worker_cpus, Machine::WorkerThreads(config_, node)));
+    HP_ASSIGN_OR_RETURN(const RoutineRate stores,
+                        Machine::ChooseStoresFor(config_, node.id));
+    NodeWorkers::Options workers;
+    workers.cpus = node.worker_cpus;
+    workers.threads = Machine::WorkerThreads(config_, node);
+    workers.tune = !config_.zeroing.threads.has_value();
+    workers.stores = stores.routine;
+    workers.bandwidth = config_.zeroing.bandwidth;
+    engines_.push_back(
+        {node.id, stores, std::make_unique<NodeWorkers>(workers)});
     deps.kernel = machine_->shmem() ? nullptr : machine_->kernel();
     deps.clock = Clock::Real();
     deps.cpus = node.worker_cpus;
@@ -235,12 +256,13 @@ void Daemon::MakeStewards() {
     deps.worker.vault = &vault_;
     deps.worker.files = files_.get();
     deps.worker.news = holder_news_.get();
-    deps.worker.engine = workers_.back().get();
+    deps.worker.engine = engines_.back().workers.get();
     deps.worker.share_page_tables =
         config_.share_page_tables != SharePageTables::kOff;
     stewards_.push_back(std::make_unique<Steward>(std::move(deps)));
     steward_of_.emplace_back(node.id, stewards_.back().get());
   }
+  return absl::OkStatus();
 }
 
 void Daemon::Wake(const Pool& pool) {
@@ -307,6 +329,8 @@ void Daemon::Stop() {
   if (host_ != nullptr) {
     for (const auto& pool : host_->pools()) pool->StopFilling();
   }
+  // What is being zeroed goes back with the process anyway.
+  for (const NodeEngine& engine : engines_) engine.workers->Cancel();
   for (auto& steward : stewards_) steward->Stop();
   if (executor_ != nullptr) executor_->Stop();
   watch_.reset();  // a grant on the executor could still have used it

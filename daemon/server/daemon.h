@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/base/executor.h"
 #include "daemon/base/mutex.h"
+#include "daemon/clear/calibration.h"
 #include "daemon/clear/node_workers.h"
 #include "daemon/extent/extent_files.h"
 #include "daemon/extent/extent_table.h"
@@ -48,7 +49,8 @@ class Daemon {
 
   absl::Status Make();
   absl::Status MakePools();
-  void MakeStewards();
+  absl::Status MakeStewards();
+  std::vector<service::ZeroingFacts> Zeroing() const;
   absl::Status MakeService();
   void Wake(const Pool& pool);
   void WatchPools();
@@ -69,7 +71,13 @@ class Daemon {
   // relaxed: a latch; being late by one look is harmless.
   std::atomic<bool> ready_{false};
 
-  std::vector<std::unique_ptr<NodeWorkers>> workers_;
+  // By node. All made before the service, and as many as stewards.
+  struct NodeEngine {
+    NodeId node;
+    RoutineRate stores;
+    std::unique_ptr<NodeWorkers> workers;
+  };
+  std::vector<NodeEngine> engines_;
   std::vector<std::unique_ptr<Steward>> stewards_;  // by node
   std::vector<std::pair<NodeId, Steward*>> steward_of_;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/errno_status.h"
 #include "daemon/server/config/expand_pools.h"
 
@@ -12,6 +13,9 @@ namespace {
 // On the shmem backend "pages" are parts of ordinary memory: a pool of each
 // usual size of at most an eighth of a node's memory.
 constexpr uint64_t kShmemShare = 8;
+
+// More than the caches hold, and less than a tenth of a second of zeroing.
+constexpr Bytes kCalibrationSpan = MiB(64);
 
 // The kernel's ktask, which this follows, found no gain per node above four
 // threads for clear_gigantic_page's sizes.
@@ -58,6 +62,26 @@ std::vector<NodeId> Machine::NodesWithMemory() const {
     if (n.allowed) nodes.push_back(n.id);
   }
   return nodes;
+}
+
+// Measuring is a help, not a need: where it cannot be done the most promising
+// routine is taken.
+absl::StatusOr<RoutineRate> Machine::ChooseStoresFor(const Config& config,
+                                                     NodeId node) {
+  std::vector<RoutineRate> rates;
+  if (config.zeroing.stores == "auto") {
+    sys::RealHugeMemory memory(sys::Backend::kShmem);
+    auto file = memory.Create(k2M, k2M.Floor(kCalibrationSpan), node);
+    if (file.ok() && (*file)->Map(node).ok() &&
+        (*file)->Populate(Bytes(0), kCalibrationSpan).ok()) {
+      rates =
+          MeasureStores((*file)->data(), kCalibrationSpan, *Clock::Real());
+    }
+  }
+  HP_ASSIGN_OR_RETURN(const StoreRoutine* const chosen,
+                      ChooseStores(config.zeroing.stores, rates));
+  if (!rates.empty()) return rates.front();
+  return RoutineRate{.routine = chosen};
 }
 
 int Machine::WorkerThreads(const Config& config, const sys::NodeInfo& node) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/clear/calibration.h"
 #include "daemon/pool/pool.h"
 #include "daemon/server/config/config.h"
 #include "daemon/sys/linux_topology.h"
@@ -35,6 +36,11 @@ class Machine {
   void GrowKernelPages(const Config& config,
                        const std::vector<std::unique_ptr<Pool>>& pools,
                        std::vector<std::string>* warnings);
+
+  // How a node's memory is best cleared in place: as configured, or as measured
+  // on 64 MiB of it. INVALID_ARGUMENT where this CPU cannot do what is configured.
+  static absl::StatusOr<RoutineRate> ChooseStoresFor(const Config& config,
+                                                     NodeId node);
 
   const sys::LinuxTopology& topology() const { return *topology_; }
   sys::KernelPools* kernel() { return kernel_.get(); }

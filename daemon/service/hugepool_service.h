@@ -21,6 +21,17 @@
 
 namespace hugepool::service {
 
+// How a node's memory is zeroed; rates in bytes per second, 0 where not known.
+struct ZeroingFacts {
+  NodeId node;
+  std::string stores;
+  double stores_rate = 0;
+  int zero_threads = 0;
+  double zero_rate = 0;
+  int populate_threads = 0;
+  double populate_rate = 0;
+};
+
 // What GetStatus tells beside the books.
 struct Facts {
   std::string version;
@@ -31,6 +42,7 @@ struct Facts {
   std::function<uint64_t()> descriptor_limit;
   std::function<bool()> ready;
   std::function<std::vector<std::string>()> warnings;
+  std::function<std::vector<ZeroingFacts>()> zeroing;
 };
 
 // The caller of a call; PERMISSION_DENIED for one that may not connect.

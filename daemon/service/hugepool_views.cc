@@ -40,6 +40,18 @@ std::map<DomainId, Bytes> ReturningByDomain(const LeaseManager& manager) {
   }
 }
 
+v1::ZeroingStatus ToWire(const ZeroingFacts& facts) {
+  v1::ZeroingStatus out;
+  out.set_node(facts.node.value());
+  out.set_stores(facts.stores);
+  out.set_stores_bytes_per_second(static_cast<uint64_t>(facts.stores_rate));
+  out.set_zero_threads(static_cast<uint32_t>(facts.zero_threads));
+  out.set_zero_bytes_per_second(static_cast<uint64_t>(facts.zero_rate));
+  out.set_populate_threads(static_cast<uint32_t>(facts.populate_threads));
+  out.set_populate_bytes_per_second(static_cast<uint64_t>(facts.populate_rate));
+  return out;
+}
+
 }  // namespace
 
 absl::Status HugePoolService::DoGetLease(
@@ -134,6 +146,11 @@ absl::Status HugePoolService::DoStatus(
     reply->set_descriptor_limit(facts_.descriptor_limit());
   }
   reply->set_ready(facts_.ready ? facts_.ready() : true);
+  if (facts_.zeroing) {
+    for (const ZeroingFacts& facts : facts_.zeroing()) {
+      *reply->add_zeroing() = ToWire(facts);
+    }
+  }
   if (facts_.warnings) {
     for (std::string& warning : facts_.warnings()) {
       reply->add_warnings(std::move(warning));

@@ -131,6 +131,9 @@ enum class Backend { kAuto, kHugetlb, kShmem };
 
 struct ZeroingConfig {
   std::optional<uint32_t> threads;  // per node; nullopt: by calibration
+  // The store routine for clearing in place: a name of AllStoreRoutines(), or
+  // "auto", the fastest on the node's own memory.
+  std::string stores = "auto";
   // Per second and node, for background work only; nullopt: no cap.
   std::optional<Bytes> bandwidth = GiB(4);
   bool idle_class = true;  // background work runs SCHED_IDLE

@@ -4,7 +4,9 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
+#include "daemon/clear/store_routines.h"
 #include "daemon/server/config/setters.h"
 #include "daemon/server/config/words.h"
 
@@ -118,6 +120,12 @@ constexpr Field<ZeroingConfig> kZeroingFields[] = {
        } else {
          Set(v.AsCount(1, 1024), &c->threads);
        }
+     }},
+    {"stores",
+     [](const Value& v, ZeroingConfig* c) {
+       std::vector<std::string_view> names = {"auto"};
+       for (const StoreRoutine& r : AllStoreRoutines()) names.push_back(r.name);
+       if (const auto i = v.AsOneOf(names)) c->stores = names[*i];
      }},
     {"bandwidth",
      [](const Value& v, ZeroingConfig* c) { SetBandwidth(v, &c->bandwidth); }},

@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "of: error, warning, info, debug"},
         Refusal{"zeroing: fast",
                 "f.yaml:1: zeroing: 'fast' where a map is needed, write 'key: "
-                "value' lines with: threads, bandwidth, idle_class"},
+                "value' lines with: threads, stores, bandwidth, idle_class"},
         Refusal{"pools: 1GiB",
                 "f.yaml:1: pools: '1GiB' where a list is needed, write items "
                 "that begin with '- page_size: '"},

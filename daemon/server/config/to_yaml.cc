@@ -78,7 +78,7 @@ std::string ZeroingText(const ZeroingConfig& zeroing) {
   return Cat(
       "zeroing:\n  threads: ",
       zeroing.threads.has_value() ? Text(*zeroing.threads) : "auto",
-      "\n  bandwidth: ",
+      "\n  stores: ", zeroing.stores, "\n  bandwidth: ",
       zeroing.bandwidth.has_value() ? Text(*zeroing.bandwidth) + "/s" : "none",
       "\n  idle_class: ", Text(zeroing.idle_class), "\n");
 }

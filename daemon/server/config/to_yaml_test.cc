@@ -41,6 +41,7 @@ share_page_tables: auto
 backend: auto
 zeroing:
   threads: auto
+  stores: auto
   bandwidth: 4GiB/s
   idle_class: true
 grants:
@@ -82,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
         "reuse: in-place\ndomains: [{name: a}, {name: b, reuse: retire}]",
         "domains: [{name: '*', quota: 12345, named_quota: 1, max_waiters: 0}]",
         "share_page_tables: off\nbackend: shmem\nlog_level: warning",
-        "zeroing: {threads: 3, bandwidth: none, idle_class: off}",
+        "zeroing: {threads: 3, stores: plain, bandwidth: none, idle_class: off}",
         "zeroing: {bandwidth: 1234567}",
         "grants: {acknowledge_within: 1.5s, resume_grace: 0s}",
         "grants: {acknowledge_within: 1m30.000000001s, resume_grace: 24h}",
