@@ -185,13 +185,6 @@ void Run(int rounds, bool json) {
 
 // acquire [--json] [--rounds=N]
 int main(int argc, char** argv) {
-  bool json = false;
-  int rounds = 31;
-  for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--json") == 0) json = true;
-    if (std::strncmp(argv[i], "--rounds=", 9) == 0) {
-      rounds = std::max(1, std::atoi(argv[i] + 9));
-    }
-  }
-  hugepool::bench::Run(rounds, json);
+  const auto options = hugepool::bench::ParseOptions(argc, argv, 31);
+  hugepool::bench::Run(options.rounds, options.json);
 }

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
 
 #include "deploy/quickstart/measure.h"
 
@@ -49,6 +52,17 @@ void PrintTable(std::ostream& out,
 
 }  // namespace
 
+Options ParseOptions(int argc, char** argv, int rounds) {
+  Options options = {.rounds = rounds};
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--json") == 0) options.json = true;
+    if (std::strncmp(argv[i], "--rounds=", 9) == 0) {
+      options.rounds = std::max(1, std::atoi(argv[i] + 9));
+    }
+  }
+  return options;
+}
+
 void Report::Series(const std::string& key, const std::string& what,
                     const std::string& unit,
                     const std::vector<double>& values) {
@@ -66,6 +80,34 @@ void Report::Figure(const std::string& key, const std::string& what,
                     const std::string& unit, double value) {
   rows_.push_back({what, unit, Number(value), "", "", ""});
   raw_[key] = value;
+}
+
+void Report::Threads(const std::string& key, const std::string& what,
+                     double gib,
+                     const std::map<int, std::vector<double>>& micros) {
+  std::vector<std::vector<std::string>> table = {
+      {"nthread", "speedup", "size (GiB)", "min time (s)", "stdev", "GB/s"}};
+  const double first = measure::Median(micros.begin()->second);
+  for (const auto& [threads, values] : micros) {
+    const double median = measure::Median(values);
+    const double least = *std::min_element(values.begin(), values.end());
+    double mean = 0;
+    for (const double v : values) mean += v / static_cast<double>(values.size());
+    double variance = 0;
+    for (const double v : values) {
+      variance += (v - mean) * (v - mean) / static_cast<double>(values.size());
+    }
+    const double rate = gib * 1.073741824e9 / (median / 1e6) / 1e9;
+    table.push_back({std::to_string(threads), Number(first / median) + "x",
+                     Number(gib), Number(least / 1e6),
+                     Number(std::sqrt(variance) / 1e6), Number(rate)});
+    raw_[key][std::to_string(threads)] = {
+        {"unit", "us"},        {"median", median},
+        {"min", least},        {"stdev", std::sqrt(variance)},
+        {"GB_per_s", rate},    {"speedup", first / median},
+        {"count", values.size()}};
+  }
+  by_threads_.emplace_back(what, std::move(table));
 }
 
 void Report::Aim(const std::string& what, double value, Goal goal, double aim) {
@@ -97,6 +139,11 @@ nlohmann::ordered_json Report::ToJson() const {
 
 void Report::Print(std::ostream& out, bool json) const {
   out << name_ << ": " << what_ << "\n\n";
+  for (const auto& [what, rows] : by_threads_) {
+    out << what << '\n';
+    PrintTable(out, rows);
+    out << '\n';
+  }
   std::vector<std::vector<std::string>> table = {
       {"", "median", "p10", "p90", "times", "unit"}};
   for (const Row& r : rows_) {

@@ -35,6 +35,20 @@ TEST(ReportTest, TheLastLineIsOneJsonObject) {
   EXPECT_FALSE(report.AllMet());
 }
 
+TEST(ReportTest, TimesByThreads) {
+  Report report("name", "this against that");
+  report.Threads("clear", "cleared", 2, {{1, {2e6, 4e6, 6e6}}, {2, {2e6}}});
+  std::ostringstream out;
+  report.Print(out, true);
+  EXPECT_THAT(out.str(), HasSubstr("nthread  speedup  size (GiB)"));
+  EXPECT_THAT(out.str(), HasSubstr("2         2.000x       2.000         2.000"));
+  const auto json = nlohmann::json::parse(LastLine(out.str()));
+  EXPECT_EQ(json["clear"]["1"]["median"], 4e6);
+  EXPECT_EQ(json["clear"]["1"]["min"], 2e6);
+  EXPECT_NEAR(json["clear"]["1"]["stdev"], 1.633e6, 1e3);
+  EXPECT_EQ(json["clear"]["2"]["speedup"], 2);
+}
+
 TEST(ReportTest, PeopleGetATable) {
   Report report("name", "this against that");
   report.Series("hit", "a hit", "us", {412.34});

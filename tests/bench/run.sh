@@ -24,10 +24,15 @@ declare -A what=(
   [acquire]="1 GiB leased and touched, against the kernel's ways"
   [overhead]="Acquire against a bare call of gRPC and a bare passed descriptor"
   [churn]="leasing, writing and releasing without pause, against the kernel"
+  [clear]="zeroing in place by threads, against a raw loop and populating again"
+  [fill]="populating by threads"
+  [target-last]="what is left in the caches, by order and kind of stores"
 )
 # Free pages it needs, of 2 MiB and of 1 GiB: for its pool and the comparison.
-declare -A pages_2m=([acquire]=1024 [overhead]=512 [churn]=2048)
-declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0)
+declare -A pages_2m=([acquire]=1024 [overhead]=512 [churn]=2048 [clear]=512
+  [fill]=512 [target-last]=32)
+declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [fill]=2
+  [target-last]=0)
 
 usage() {
   sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | grep -v '^set '
