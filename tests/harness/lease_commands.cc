@@ -19,13 +19,15 @@
 namespace hugepool::testing {
 namespace {
 
-// connect dir=D
+// connect dir=D: calls go over the fd channel, as the client library's do; with
+// over=grpc not.
 Line Connect(Hands& h, const Line& in) {
   auto client = RawClient::Connect(
       in.Get("dir"), static_cast<uint32_t>(in.Number("version", 1)),
       in.Get("resume"));
   if (!client.ok()) return Refused(client.status());
   h.client = *std::move(client);
+  h.client->set_over_fd(in.Get("over") != "grpc");
   return Ok()
       .Set("domain", h.client->welcome().domain())
       .Set("session", h.client->welcome().session_id());

@@ -111,21 +111,77 @@ absl::StatusOr<std::unique_ptr<RawClient>> RawClient::Connect(
   return c;
 }
 
+absl::StatusOr<v1::Answer> RawClient::Ask(v1::Call call) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  v1::ClientFrame frame;
+  call.set_call_id(++last_call_);
+  *frame.mutable_call() = std::move(call);
+  HP_RETURN_IF_ERROR(frames_->Send(frame));
+  v1::Answer whole;
+  while (true) {
+    HP_ASSIGN_OR_RETURN(auto got, frames_->Read(deadline));
+    if (got.message.has_goodbye()) {
+      return absl::UnavailableError(got.message.goodbye().text());
+    }
+    if (got.message.has_grant()) {
+      kept_.push_back(std::move(got));
+      continue;
+    }
+    if (!got.message.has_answer() ||
+        got.message.answer().call_id() != last_call_) {
+      continue;
+    }
+    whole.MergeFrom(got.message.answer());
+    if (!got.message.answer().more()) break;
+  }
+  if (whole.code() == 0) return whole;
+  const absl::Status status(static_cast<absl::StatusCode>(whole.code()),
+                            whole.text());
+  return whole.has_error() ? client::WithDetail(status, whole.error()) : status;
+}
+
+absl::StatusOr<client::ServerFrameAndFds> RawClient::NextFrame(
+    absl::Time deadline) {
+  if (kept_.empty()) return frames_->Read(deadline);
+  client::ServerFrameAndFds frame = std::move(kept_.front());
+  kept_.pop_front();
+  return frame;
+}
+
 absl::Status RawClient::Acquire(const v1::AcquireRequest& request,
                                 v1::AcquireResponse* response) {
-  return calls_.Call(&v1::HugePool::Stub::Acquire, welcome_.session_secret(),
-                     request, response);
+  if (!over_fd_) {
+    return calls_.Call(&v1::HugePool::Stub::Acquire, welcome_.session_secret(),
+                       request, response);
+  }
+  v1::Call call;
+  *call.mutable_acquire() = request;
+  HP_ASSIGN_OR_RETURN(v1::Answer answer, Ask(std::move(call)));
+  *response = std::move(*answer.mutable_acquire());
+  return absl::OkStatus();
 }
 
 absl::Status RawClient::Attach(const v1::AttachRequest& request,
                                v1::AttachResponse* response) {
-  return calls_.Call(&v1::HugePool::Stub::Attach, welcome_.session_secret(),
-                     request, response);
+  if (!over_fd_) {
+    return calls_.Call(&v1::HugePool::Stub::Attach, welcome_.session_secret(),
+                       request, response);
+  }
+  v1::Call call;
+  *call.mutable_attach() = request;
+  HP_ASSIGN_OR_RETURN(v1::Answer answer, Ask(std::move(call)));
+  *response = std::move(*answer.mutable_attach());
+  return absl::OkStatus();
 }
 
 absl::Status RawClient::Release(const std::string& lease_id) {
   v1::ReleaseRequest request;
   request.set_lease_id(lease_id);
+  if (over_fd_) {
+    v1::Call call;
+    *call.mutable_release() = std::move(request);
+    return Ask(std::move(call)).status();
+  }
   v1::ReleaseResponse response;
   return calls_.Call(&v1::HugePool::Stub::Release, welcome_.session_secret(),
                      request, &response);
@@ -137,7 +193,7 @@ absl::StatusOr<RawGrant> RawClient::Collect(const std::string& request_id,
   RawGrant grant;
   uint32_t parts = 1;
   for (uint32_t seen = 0; seen < parts;) {
-    HP_ASSIGN_OR_RETURN(auto frame, frames_->Read(deadline));
+    HP_ASSIGN_OR_RETURN(auto frame, NextFrame(deadline));
     if (frame.message.has_goodbye()) {
       return absl::UnavailableError(frame.message.goodbye().text());
     }

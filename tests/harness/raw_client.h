@@ -4,6 +4,7 @@
 #define HUGEPOOL_TESTS_HARNESS_RAW_CLIENT_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,6 +76,8 @@ class RawClient {
   const v1::Welcome& welcome() const { return welcome_; }
   client::FrameSocket& frames() { return *frames_; }
   RawCalls& calls() { return calls_; }
+  // Make the calls below over the fd channel instead of gRPC.
+  void set_over_fd(bool over_fd) { over_fd_ = over_fd; }
   // Closes the fd channel.
   void HangUp() { frames_.reset(); }
 
@@ -91,11 +94,18 @@ class RawClient {
 
  private:
   RawClient(client::FrameSocket frames, const std::string& dir);
+  // Sends the call and reads until its answer is whole; grants that come before
+  // are kept for Collect().
+  absl::StatusOr<v1::Answer> Ask(v1::Call call);
+  absl::StatusOr<client::ServerFrameAndFds> NextFrame(absl::Time deadline);
 
   std::optional<client::FrameSocket> frames_;
   RawCalls calls_;
   v1::Welcome welcome_;
   uint64_t next_request_ = 1;
+  bool over_fd_ = false;
+  uint64_t last_call_ = 0;
+  std::deque<client::ServerFrameAndFds> kept_;
 };
 
 // One segment of `bytes`; page_size 0: any.

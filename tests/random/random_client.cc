@@ -86,6 +86,7 @@ int RandomClient::Run() {
         return 1;
       }
       client_ = *std::move(client);
+      client_->set_over_fd(Chance(50));
     }
     if (!OneLease()) client_.reset();
   }
