@@ -1,14 +1,17 @@
-// config check, show, reload.
+// config check, show, tune, reload.
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "client/hpctl/check_config.h"
 #include "client/hpctl/commands.h"
 #include "client/hpctl/exit_code.h"
 #include "client/hpctl/json_output.h"
 #include "client/hpctl/rpc.h"
+#include "daemon/base/errno_status.h"
+#include "daemon/base/units.h"
 
 namespace hugepool::hpctl {
 namespace {
@@ -69,6 +72,35 @@ int Reload(const Globals& globals) {
   return response.errors().empty() ? kExitOk : kExitFailed;
 }
 
+// "8GiB/s", "8G", "none".
+absl::Status ParseBandwidth(std::string text, v1::SetTuningRequest* request) {
+  if (text == "none") {
+    request->set_no_cap(true);
+    return absl::OkStatus();
+  }
+  if (absl::EndsWith(text, "/s")) text.resize(text.size() - 2);
+  HP_ASSIGN_OR_RETURN(const Bytes size, ParseBytes(text));
+  request->set_bandwidth_gb_per_second(static_cast<double>(size.value()) / 1e9);
+  return absl::OkStatus();
+}
+
+int Tune(const Globals& globals, const std::string& bandwidth) {
+  v1::SetTuningRequest request;
+  if (absl::Status s = ParseBandwidth(bandwidth, &request); !s.ok()) {
+    return Report(globals, Annotate(s, "--bandwidth"));
+  }
+  auto daemon = Daemon::At(globals);
+  if (!daemon.ok()) return Report(globals, daemon.status());
+  v1::SetTuningResponse response;
+  if (absl::Status s = daemon->CallAdmin(&v1::HugePoolAdmin::Stub::SetTuning,
+                                         request, &response);
+      !s.ok()) {
+    return Report(globals, s);
+  }
+  if (globals.json) PrintJson(*globals.out, ToJson(response));
+  return kExitOk;
+}
+
 }  // namespace
 
 void AddConfigCommands(CLI::App* app, const Globals* globals, Action* action) {
@@ -80,6 +112,13 @@ void AddConfigCommands(CLI::App* app, const Globals* globals, Action* action) {
   check->callback([=] { *action = [=] { return Check(*globals, *path); }; });
   config->add_subcommand("show", "what is in force, defaults included")
       ->callback([=] { *action = [=] { return Show(*globals); }; });
+  auto* tune = config->add_subcommand(
+      "tune", "changes what can be changed while it runs (admin)");
+  const auto bandwidth = std::make_shared<std::string>();
+  tune->add_option("--bandwidth", *bandwidth,
+                   "cap of background zeroing on each node, e.g. 8GiB/s; none")
+      ->required();
+  tune->callback([=] { *action = [=] { return Tune(*globals, *bandwidth); }; });
   config->add_subcommand("reload", "has the daemon read its file again (admin)")
       ->callback([=] { *action = [=] { return Reload(*globals); }; });
 }

@@ -271,6 +271,13 @@ TEST_F(HpctlTest, AdminCommands) {
       kExitFailed);
   EXPECT_EQ(Run({"lease", "revoke", "lease-1"}), kExitDenied);
   EXPECT_EQ(Run({"lease", "revoke", "--kill", "lease-1"}), kExitOk) << err_;
+  for (const char* bandwidth : {"8GiB/s", "8G", "none"}) {
+    EXPECT_EQ(Run({"config", "tune", "--bandwidth", bandwidth}), kExitOk)
+        << err_;
+  }
+  EXPECT_EQ(Run({"config", "tune", "--bandwidth", "fast"}), kExitUsage);
+  EXPECT_THAT(err_, HasSubstr("--bandwidth"));
+  EXPECT_EQ(Run({"config", "tune"}), kExitUsage);
   EXPECT_EQ(Run({"config", "reload"}), kExitFailed);
   EXPECT_EQ(err_, "f.yaml:3: pools[0].low: too high\n");
   // The fake has none of it.

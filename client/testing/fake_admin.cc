@@ -30,6 +30,15 @@ class FakeAdmin final : public v1::HugePoolAdmin::Service {
     response->set_stray_bytes(1);
     return grpc::Status::OK;
   }
+  grpc::Status SetTuning(grpc::ServerContext*,
+                         const v1::SetTuningRequest* request,
+                         v1::SetTuningResponse*) override {
+    const bool right = request->no_cap() ||
+                       request->bandwidth_gb_per_second() == 8.589934592;
+    return right ? grpc::Status::OK
+                 : MakeStatus(absl::StatusCode::kInvalidArgument, "not 8 GiB",
+                              {});
+  }
   grpc::Status RevokeLease(grpc::ServerContext*,
                            const v1::RevokeLeaseRequest* request,
                            v1::RevokeLeaseResponse*) override {

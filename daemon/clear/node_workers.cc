@@ -79,12 +79,20 @@ void NodeWorkers::Calm() {
   hurried_ = false;
 }
 
+void NodeWorkers::SetBandwidth(std::optional<Bytes> per_second) {
+  MutexLock lock(&mu_);
+  throttle_.Set(per_second);
+  ++caps_set_;
+  turn_.SignalAll();
+}
+
 void NodeWorkers::WaitForTurn(Bytes work) {
   MutexLock lock(&mu_);
-  if (hurried_) return;
+  if (hurried_ || !throttle_.capped()) return;
   absl::Time now = options_.clock->Now();
   const absl::Time until = now + throttle_.Take(work, now);
-  while (now < until && !hurried_ &&
+  const uint64_t caps_set = caps_set_;
+  while (now < until && !hurried_ && caps_set == caps_set_ &&
          !cancelled_.load(std::memory_order_relaxed)) {
     turn_.WaitFor(&mu_, until - now);
     now = options_.clock->Now();
@@ -96,7 +104,7 @@ absl::Status NodeWorkers::Populate(sys::HugeFile& file, Bytes from, Bytes to,
   if (from >= to) return absl::OkStatus();
   // A piece is whole pages: a 1G page is one.
   const Bytes piece = std::max(kPopulatePiece, file.page_size().bytes());
-  Job job(to - from, piece, IsCapped(pace), [&file, from](PieceSpan at, bool /*last*/) {
+  Job job(to - from, piece, pace, [&file, from](PieceSpan at, bool /*last*/) {
     return file.Populate(from + at.offset, at.length);
   });
   return Run(job, to - from, piece, &populate_tuner_);
@@ -105,7 +113,7 @@ absl::Status NodeWorkers::Populate(sys::HugeFile& file, Bytes from, Bytes to,
 absl::Status NodeWorkers::Zero(sys::HugeFile& file, Bytes from, Bytes to,
                                Pace pace) {
   if (from >= to) return absl::OkStatus();
-  Job job(to - from, kZeroPiece, IsCapped(pace),
+  Job job(to - from, kZeroPiece, pace,
           [this, &file, from](PieceSpan at, bool last) {
             const Bytes hot =
                 last ? std::min(kHotWindow, at.length) : Bytes(0);
@@ -133,9 +141,11 @@ NodeWorkers::Rate NodeWorkers::populating() const {
 absl::Status NodeWorkers::Run(Job& job, Bytes size, Bytes smallest,
                               ThreadTuner* tuner) {
   int most = options_.threads;
-  if (options_.tune) {
+  bool capped = false;
+  {
     MutexLock lock(&mu_);
-    most = tuner->threads();
+    if (options_.tune) most = tuner->threads();
+    capped = job.pace == Pace::kBackground && throttle_.capped();
   }
   const uint64_t shares = std::max<uint64_t>(1, size.value() / smallest.value());
   const int threads =
@@ -147,7 +157,7 @@ absl::Status NodeWorkers::Run(Job& job, Bytes size, Bytes smallest,
   MutexLock lock(&mu_);
   // Of a job with fewer threads its size is the reason, not the machine; and a
   // cap says nothing about the machine either.
-  if (threads == most && !job.capped) {
+  if (threads == most && !capped) {
     tuner->Note(threads, size, options_.clock->Now() - begin);
   }
   return status;
@@ -177,7 +187,7 @@ absl::Status NodeWorkers::Work(Job& job) {
     const uint64_t i = job.next.fetch_add(1, std::memory_order_relaxed);
     if (i >= count) return absl::OkStatus();
     const PieceSpan at = job.order.At(i);
-    if (job.capped) WaitForTurn(at.length);
+    if (job.pace == Pace::kBackground) WaitForTurn(at.length);
     absl::Status status = cancelled_.load(std::memory_order_relaxed)
                               ? absl::CancelledError("the daemon is stopping")
                               : job.piece(at, i + 1 == count);

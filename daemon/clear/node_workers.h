@@ -68,6 +68,10 @@ class NodeWorkers : public Engine {
   // worked on is neither populated nor zero then. From any thread.
   void Cancel() HP_EXCLUDES(mu_);
 
+  // A new cap on background jobs, the one at hand included; nullopt: none. From
+  // any thread.
+  void SetBandwidth(std::optional<Bytes> per_second) HP_EXCLUDES(mu_);
+
   const StoreRoutine& stores() const { return *stores_; }
   Rate zeroing() const HP_EXCLUDES(mu_);
   Rate populating() const HP_EXCLUDES(mu_);
@@ -76,12 +80,12 @@ class NodeWorkers : public Engine {
   // Does one piece; `last`: it is the one at the target.
   using Piece = std::function<absl::Status(PieceSpan at, bool last)>;
   struct Job {
-    Job(Bytes size, Bytes piece_size, bool capped, Piece piece)
+    Job(Bytes size, Bytes piece_size, Pace pace, Piece piece)
         : order(size, piece_size, Bytes(0)),
-          capped(capped),
+          pace(pace),
           piece(std::move(piece)) {}
     const PieceOrder order;
-    const bool capped;
+    const Pace pace;
     const Piece piece;
     // relaxed: a ticket dispenser. What the pieces wrote is published by the
     // mutex that the end of the job passes.
@@ -95,9 +99,6 @@ class NodeWorkers : public Engine {
   absl::Status Work(Job& job) HP_EXCLUDES(mu_);
   // Until the cap allows for `work` more, or somebody hurries.
   void WaitForTurn(Bytes work) HP_EXCLUDES(mu_);
-  bool IsCapped(Pace pace) const {
-    return pace == Pace::kBackground && options_.bandwidth.has_value();
-  }
   void Loop();
 
   const Options options_;
@@ -110,6 +111,7 @@ class NodeWorkers : public Engine {
   CondVar done_;
   CondVar turn_;
   Throttle throttle_ HP_GUARDED_BY(mu_);
+  uint64_t caps_set_ HP_GUARDED_BY(mu_) = 0;  // SetBandwidth() calls
   bool hurried_ HP_GUARDED_BY(mu_) = false;
   ThreadTuner zero_tuner_ HP_GUARDED_BY(mu_);
   ThreadTuner populate_tuner_ HP_GUARDED_BY(mu_);

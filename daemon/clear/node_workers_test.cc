@@ -106,6 +106,17 @@ TEST_P(NodeWorkersTest, ACappedJobGoesOnAtOnceWhenSomebodyWaits) {
       << "a cap says nothing about the machine";
 }
 
+TEST_P(NodeWorkersTest, ANewCapIsForTheJobAtHandToo) {
+  NodeWorkers workers({.threads = GetParam(), .bandwidth = MiB(1)});
+  auto file = File(40);
+  std::thread admin([&] { workers.SetBandwidth(std::nullopt); });
+  EXPECT_TRUE(
+      workers.Populate(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+  EXPECT_TRUE(
+      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+  admin.join();
+}
+
 TEST_P(NodeWorkersTest, ACappedJobEndsWhenItIsCancelled) {
   NodeWorkers workers({.threads = GetParam(), .bandwidth = MiB(1)});
   auto file = File(40);

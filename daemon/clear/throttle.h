@@ -23,6 +23,11 @@ class Throttle {
       : per_second_(per_second) {}
 
   bool capped() const { return per_second_.has_value(); }
+  // From the next Take() on. What was booked before no longer counts.
+  void Set(std::optional<Bytes> per_second) {
+    per_second_ = per_second;
+    next_ = absl::InfinitePast();
+  }
 
   // Books `work`; how long from `now` on to wait before it.
   absl::Duration Take(Bytes work, absl::Time now) {
@@ -35,7 +40,7 @@ class Throttle {
   }
 
  private:
-  const std::optional<Bytes> per_second_;
+  std::optional<Bytes> per_second_;
   absl::Time next_ = absl::InfinitePast();
 };
 

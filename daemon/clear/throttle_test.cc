@@ -44,6 +44,17 @@ TEST(Throttle, TheFirstPieceBeginsAtOnce) {
             absl::Seconds(1024) - Throttle::kBurst);
 }
 
+TEST(Throttle, ANewCapCountsAtOnce) {
+  Throttle throttle(MiB(1));
+  absl::Time now = absl::UnixEpoch();
+  throttle.Take(GiB(1), now);
+  throttle.Set(GiB(1));
+  EXPECT_EQ(throttle.Take(GiB(1), now), absl::ZeroDuration());
+  EXPECT_EQ(throttle.Take(GiB(1), now), absl::Seconds(1) - Throttle::kBurst);
+  throttle.Set(std::nullopt);
+  EXPECT_EQ(throttle.Take(GiB(1), now), absl::ZeroDuration());
+}
+
 TEST(Throttle, WithoutACapNothingWaits) {
   Throttle throttle(std::nullopt);
   EXPECT_FALSE(throttle.capped());

@@ -173,7 +173,10 @@ absl::Status Daemon::MakeService() {
   HP_ASSIGN_OR_RETURN(admin.access, AccessFor(config_.admin.group));
   admin.admin = true;
   options.listeners.push_back(std::move(admin));
-  options.config_yaml = ToYaml(config_);
+  options.admin.config_yaml = [this] { return ToYaml(ConfigNow()); };
+  options.admin.set_bandwidth = [this](std::optional<Bytes> per_second) {
+    SetBandwidth(per_second);
+  };
   options.daemon_uid = geteuid();
   options.fd.acknowledge_within = config_.grants.acknowledge_within;
   options.fd.max_unacknowledged_fds =
@@ -209,6 +212,22 @@ absl::Status Daemon::MakeService() {
                                 service_->news(),
                                 [this](const Pool& p) { Wake(p); }, watch_.get()});
   return absl::OkStatus();
+}
+
+Config Daemon::ConfigNow() {
+  Config now = config_;
+  MutexLock lock(&bandwidth_mu_);
+  now.zeroing.bandwidth = bandwidth_;
+  return now;
+}
+
+void Daemon::SetBandwidth(std::optional<Bytes> per_second) {
+  // Both under the lock, so that what is shown is what holds.
+  MutexLock lock(&bandwidth_mu_);
+  bandwidth_ = per_second;
+  for (const NodeEngine& engine : engines_) {
+    engine.workers->SetBandwidth(per_second);
+  }
 }
 
 std::vector<service::ZeroingFacts> Daemon::Zeroing() const {

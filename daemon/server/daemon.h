@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,12 +46,16 @@ class Daemon {
   bool Ready();
 
  private:
-  explicit Daemon(const Config& config) : config_(config) {}
+  explicit Daemon(const Config& config)
+      : config_(config), bandwidth_(config.zeroing.bandwidth) {}
 
   absl::Status Make();
   absl::Status MakePools();
   absl::Status MakeStewards();
   std::vector<service::ZeroingFacts> Zeroing() const;
+  // The configuration with what an admin changed since.
+  Config ConfigNow();
+  void SetBandwidth(std::optional<Bytes> per_second);
   absl::Status MakeService();
   void Wake(const Pool& pool);
   void WatchPools();
@@ -58,6 +63,8 @@ class Daemon {
   void LogStart();
 
   const Config config_;
+  Mutex bandwidth_mu_;
+  std::optional<Bytes> bandwidth_ HP_GUARDED_BY(bandwidth_mu_);
   Mutex warnings_mu_;
   std::vector<std::string> warnings_
       HP_GUARDED_BY(warnings_mu_);  // of the start

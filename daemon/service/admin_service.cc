@@ -17,6 +17,25 @@ grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
   return reactor;
 }
 
+// Less would never fill a pool; and more than this is no number of bytes.
+constexpr double kLeastGigabytes = 0.001;
+constexpr double kMostGigabytes = 1e9;
+
+absl::StatusOr<std::optional<Bytes>> CapFromWire(
+    const v1::SetTuningRequest& request) {
+  const double cap = request.bandwidth_gb_per_second();
+  if (request.no_cap() && cap == 0) return std::nullopt;
+  // Written so that NaN is refused too.
+  if (!request.no_cap() && cap >= kLeastGigabytes && cap <= kMostGigabytes) {
+    return Bytes(static_cast<uint64_t>(cap * 1e9));
+  }
+  return Refuse(RefusalReason::kBadRequest,
+                request.no_cap()
+                    ? "a bandwidth and no_cap together"
+                    : absl::StrCat("a bandwidth of ", cap, " GB/s"),
+                "give a bandwidth of at least 0.001 GB/s, or no_cap");
+}
+
 }  // namespace
 
 absl::Status AdminService::Check(
@@ -50,11 +69,27 @@ grpc::ServerUnaryReactor* AdminService::Drain(
   return Answer(context, allowed);
 }
 
+grpc::ServerUnaryReactor* AdminService::SetTuning(
+    grpc::CallbackServerContext* context, const v1::SetTuningRequest* request,
+    v1::SetTuningResponse*) {
+  absl::Status status = Check(*context);
+  if (!status.ok()) return Answer(context, status);
+  const auto cap = CapFromWire(*request);
+  if (!cap.ok()) return Answer(context, cap.status());
+  acts_.set_bandwidth(*cap);
+  Log(LogLevel::kInfo,
+      absl::StrCat("background zeroing: ",
+                   cap->has_value() ? absl::StrCat((*cap)->value(), " bytes/s")
+                                    : std::string("no cap"),
+                   ", by an admin"));
+  return Answer(context, absl::OkStatus());
+}
+
 grpc::ServerUnaryReactor* AdminService::GetConfig(
     grpc::CallbackServerContext* context, const v1::GetConfigRequest*,
     v1::GetConfigResponse* reply) {
   const absl::Status allowed = Check(*context);
-  if (allowed.ok()) reply->set_yaml(config_yaml_);
+  if (allowed.ok()) reply->set_yaml(acts_.config_yaml());
   return Answer(context, allowed);
 }
 

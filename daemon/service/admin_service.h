@@ -2,9 +2,13 @@
 #ifndef HUGEPOOL_DAEMON_SERVICE_ADMIN_SERVICE_H_
 #define HUGEPOOL_DAEMON_SERVICE_ADMIN_SERVICE_H_
 
+#include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "daemon/base/units.h"
 #include "daemon/pool/host.h"
 #include "daemon/service/identities.h"
 #include "grpcpp/server_context.h"
@@ -12,16 +16,20 @@
 
 namespace hugepool::service {
 
+// What an admin can have done beside the pools. Thread-safe, each; none blocks.
+struct AdminActs {
+  // The configuration in force, defaults included.
+  std::function<std::string()> config_yaml;
+  // The cap on background zeroing of each node; nullopt: none.
+  std::function<void(std::optional<Bytes> per_second)> set_bandwidth;
+};
+
 // Thread-safe. Answers on connections of admin.sock only; elsewhere every method
 // is PERMISSION_DENIED.
 class AdminService : public v1::HugePoolAdmin::CallbackService {
  public:
-  // `config_yaml`: the configuration in force, defaults included.
-  AdminService(Host* host, const Identities* identities,
-               std::string config_yaml)
-      : host_(host),
-        identities_(identities),
-        config_yaml_(std::move(config_yaml)) {}
+  AdminService(Host* host, const Identities* identities, AdminActs acts)
+      : host_(host), identities_(identities), acts_(std::move(acts)) {}
 
   grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
                                   const v1::DrainRequest* request,
@@ -29,6 +37,9 @@ class AdminService : public v1::HugePoolAdmin::CallbackService {
   grpc::ServerUnaryReactor* GetConfig(grpc::CallbackServerContext* context,
                                       const v1::GetConfigRequest* request,
                                       v1::GetConfigResponse* reply) override;
+  grpc::ServerUnaryReactor* SetTuning(grpc::CallbackServerContext* context,
+                                      const v1::SetTuningRequest* request,
+                                      v1::SetTuningResponse* reply) override;
 
   // Refused as UNIMPLEMENTED today.
   grpc::ServerUnaryReactor* SetPoolTarget(
@@ -56,11 +67,6 @@ class AdminService : public v1::HugePoolAdmin::CallbackService {
                                    v1::VerifyResponse*) override {
     return NotYet(context, "Verify");
   }
-  grpc::ServerUnaryReactor* SetTuning(grpc::CallbackServerContext* context,
-                                      const v1::SetTuningRequest*,
-                                      v1::SetTuningResponse*) override {
-    return NotYet(context, "SetTuning");
-  }
   grpc::ServerUnaryReactor* ReloadConfig(grpc::CallbackServerContext* context,
                                          const v1::ReloadConfigRequest*,
                                          v1::ReloadConfigResponse*) override {
@@ -75,7 +81,7 @@ class AdminService : public v1::HugePoolAdmin::CallbackService {
 
   Host* const host_;
   const Identities* const identities_;
-  const std::string config_yaml_;
+  const AdminActs acts_;
 };
 
 }  // namespace hugepool::service

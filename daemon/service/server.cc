@@ -115,7 +115,7 @@ absl::Status Service::StartServer() {
                             client_calls_.get(), &pending_},
       options_.facts);
   admin_service_ = std::make_unique<AdminService>(host_, &identities_,
-                                                  options_.config_yaml);
+                                                  options_.admin);
   grpc::ServerBuilder builder;
   Configure(&builder);
   builder.RegisterService(hugepool_service_.get());

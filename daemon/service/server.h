@@ -49,7 +49,7 @@ class Service {
     // directory.
     std::vector<ListenerSpec> listeners;
     Facts facts;
-    std::string config_yaml;
+    AdminActs admin;
     uid_t daemon_uid = 0;
     FdChannel::Options fd;  // its daemon_uid is set from the above
   };

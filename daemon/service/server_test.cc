@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <future>
 #include <memory>
@@ -112,6 +113,34 @@ TEST(ServerTest, AdminServiceOnlyOnTheAdminSocket) {
   v1::DemoteResponse demoted;
   EXPECT_EQ(admin.admin->Demote(&demote, {}, &demoted).error_code(),
             grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST(ServerTest, TuningIsForAdminsAndChecked) {
+  World world;
+  const auto set = [&world](const char* socket, double gigabytes,
+                            bool no_cap) {
+    Plain admin(world.dir(), socket);
+    grpc::ClientContext context;
+    v1::SetTuningRequest request;
+    request.set_bandwidth_gb_per_second(gigabytes);
+    request.set_no_cap(no_cap);
+    v1::SetTuningResponse response;
+    return admin.admin->SetTuning(&context, request, &response);
+  };
+  EXPECT_EQ(set("grpc.sock", 2, false).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(world.bandwidth(), Bytes(0));
+  EXPECT_TRUE(set("admin.sock", 2.5, false).ok());
+  EXPECT_EQ(world.bandwidth(), Bytes(2'500'000'000));
+  EXPECT_TRUE(set("admin.sock", 0, true).ok());
+  EXPECT_EQ(world.bandwidth(), std::nullopt);
+  for (const double bad : {0.0, -1.0, 1e-4, 1e10, std::nan("")}) {
+    EXPECT_EQ(ReasonOf(set("admin.sock", bad, false)),
+              v1::ERROR_REASON_BAD_REQUEST)
+        << bad;
+  }
+  EXPECT_EQ(ReasonOf(set("admin.sock", 1, true)), v1::ERROR_REASON_BAD_REQUEST);
+  EXPECT_EQ(world.bandwidth(), std::nullopt);
 }
 
 TEST(ServerTest, AdminSeesAndReleasesButDoesNotAcquire) {

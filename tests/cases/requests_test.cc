@@ -88,20 +88,6 @@ TEST_F(RequestsTest, N20OfTwoThatAskForTheLastEightOneGetsThem) {
   EXPECT_TRUE(served.ok()) << served;
 }
 
-// At 1 MiB a second the background needs two seconds a page.
-TEST_F(RequestsTest, TheCapOnBandwidthHoldsAndIsLiftedForThoseWhoWait) {
-  if (!HavePages(16)) return;
-  std::string config = PoolOf2M(16);
-  config.replace(config.find("none"), 4, "1MiB/s");
-  StartDaemon({.config = config});
-  auto client = NewClient();
-  const Line short_of = client->Ask(Acquire2M(16));
-  EXPECT_EQ(short_of.Get("reason"), "ERROR_REASON_POOL_SHORT") << short_of;
-  const Line got = client->Ask(Acquire2M(16, 10000));
-  ASSERT_TRUE(got.ok()) << got;
-  EXPECT_EQ(client->Ask(Line("zero")).Number("nonzero", 1), 0u);
-}
-
 TEST_F(RequestsTest, N21OddSizesAreRoundedUpAndTheReplySaysTo) {
   if (!StartWithPages(4)) return;
   auto client = NewClient();

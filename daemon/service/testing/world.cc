@@ -65,7 +65,11 @@ World::World(const Options& options)
   service.listeners.push_back({dir(), AccessRule(), "", true});
   service.facts = {"test", "shmem", "lease", absl::Now(), nullptr,
                    options.ready, nullptr};
-  service.config_yaml = "pools: []\n";
+  service.admin.config_yaml = [] { return std::string("pools: []\n"); };
+  service.admin.set_bandwidth = [this](std::optional<Bytes> per_second) {
+    MutexLock lock(&mu_);
+    bandwidth_ = per_second;
+  };
   service.fd = options.fd;
   service_ = std::make_unique<Service>(
       service, Service::Deps{&domains_, &executor_, Clock::Real()});

@@ -46,6 +46,12 @@ class World {
   Pool& pool() { return *host_->pools()[0]; }
   Domains& domains() { return domains_; }
 
+  // As an admin set it last; 0 before.
+  std::optional<Bytes> bandwidth() {
+    MutexLock lock(&mu_);
+    return bandwidth_;
+  }
+
   // Until `done` is true; false after 20 s. Looked at whenever something
   // happens in the world, and every few milliseconds.
   bool WaitUntil(const std::function<bool()>& done);
@@ -75,6 +81,7 @@ class World {
   bool stop_ HP_GUARDED_BY(mu_) = false;
   bool woken_ HP_GUARDED_BY(mu_) = false;
   bool paused_ HP_GUARDED_BY(mu_) = false;
+  std::optional<Bytes> bandwidth_ HP_GUARDED_BY(mu_) = Bytes(0);
   std::thread steward_;
 };
 
