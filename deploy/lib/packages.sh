@@ -27,6 +27,8 @@ packages_build=(
 # shellcheck disable=SC2034
 packages_test=(
   clang
+  g++-aarch64-linux-gnu
+  googletest
   libclang-rt-14-dev
   lld
   llvm
@@ -34,6 +36,7 @@ packages_test=(
   libgmock-dev
   libgtest-dev
   liburing-dev
+  qemu-user
   strace
 )
 
