@@ -2,6 +2,8 @@
 #ifndef HUGEPOOL_DAEMON_CLEAR_ENGINE_H_
 #define HUGEPOOL_DAEMON_CLEAR_ENGINE_H_
 
+#include <functional>
+
 #include "absl/status/status.h"
 #include "daemon/base/units.h"
 #include "daemon/sys/huge_memory.h"
@@ -28,6 +30,12 @@ class Engine {
   // Somebody waits now: background jobs are urgent too, the one at hand included.
   // From any thread; cheap.
   virtual void Hurry() {}
+  // There is other work for the caller of a job that waits because of the cap: it
+  // does what `SetMeanwhile` gave it. From any thread; cheap.
+  virtual void Nudge() {}
+  // Before the first job. Called on the thread of the job's caller, between two
+  // pieces, with no lock held; must not start a job.
+  virtual void SetMeanwhile(std::function<void()> meanwhile) {}
   // Background jobs are that again. To be said *before* looking whether somebody
   // waits: who comes after that look says Hurry().
   virtual void Calm() {}

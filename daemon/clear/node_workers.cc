@@ -86,7 +86,13 @@ void NodeWorkers::SetBandwidth(std::optional<Bytes> per_second) {
   turn_.SignalAll();
 }
 
-void NodeWorkers::WaitForTurn(Bytes work) {
+void NodeWorkers::Nudge() {
+  MutexLock lock(&mu_);
+  nudged_ = true;
+  turn_.SignalAll();
+}
+
+void NodeWorkers::WaitForTurn(Bytes work, bool caller) {
   MutexLock lock(&mu_);
   if (hurried_ || !throttle_.capped()) return;
   absl::Time now = options_.clock->Now();
@@ -94,7 +100,13 @@ void NodeWorkers::WaitForTurn(Bytes work) {
   const uint64_t caps_set = caps_set_;
   while (now < until && !hurried_ && caps_set == caps_set_ &&
          !cancelled_.load(std::memory_order_relaxed)) {
-    turn_.WaitFor(&mu_, until - now);
+    if (caller && meanwhile_ && std::exchange(nudged_, false)) {
+      mu_.Unlock();
+      meanwhile_();
+      mu_.Lock();
+    } else {
+      turn_.WaitFor(&mu_, until - now);
+    }
     now = options_.clock->Now();
   }
 }
@@ -145,14 +157,14 @@ absl::Status NodeWorkers::Run(Job& job, Bytes size, Bytes smallest,
   {
     MutexLock lock(&mu_);
     if (options_.tune) most = tuner->threads();
-    capped = job.pace == Pace::kBackground && throttle_.capped();
+    capped = job.pace == Pace::kBackground && throttle_.capped() && !hurried_;
   }
   const uint64_t shares = std::max<uint64_t>(1, size.value() / smallest.value());
   const int threads =
       static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(most), shares));
   const absl::Time begin = options_.clock->Now();
   const absl::Status status =
-      threads == 1 ? Work(job) : Share(job, threads);
+      threads == 1 ? Work(job, true) : Share(job, threads);
   if (!status.ok()) return status;
   MutexLock lock(&mu_);
   // Of a job with fewer threads its size is the reason, not the machine; and a
@@ -172,7 +184,7 @@ absl::Status NodeWorkers::Share(Job& job, int threads) {
     busy_ = threads - 1;
     for (int i = 0; i < wanted_; ++i) work_.Signal();
   }
-  const absl::Status mine = Work(job);
+  const absl::Status mine = Work(job, true);
   MutexLock lock(&mu_);
   // Those that have not come yet would find nothing to do.
   busy_ -= std::exchange(wanted_, 0);
@@ -181,13 +193,13 @@ absl::Status NodeWorkers::Share(Job& job, int threads) {
   return mine.ok() ? status_ : mine;
 }
 
-absl::Status NodeWorkers::Work(Job& job) {
+absl::Status NodeWorkers::Work(Job& job, bool caller) {
   const uint64_t count = job.order.count();
   while (true) {
     const uint64_t i = job.next.fetch_add(1, std::memory_order_relaxed);
     if (i >= count) return absl::OkStatus();
     const PieceSpan at = job.order.At(i);
-    if (job.pace == Pace::kBackground) WaitForTurn(at.length);
+    if (job.pace == Pace::kBackground) WaitForTurn(at.length, caller);
     absl::Status status = cancelled_.load(std::memory_order_relaxed)
                               ? absl::CancelledError("the daemon is stopping")
                               : job.piece(at, i + 1 == count);
@@ -210,7 +222,7 @@ void NodeWorkers::Loop() {
     --wanted_;
     Job* const job = job_;
     mu_.Unlock();
-    const absl::Status status = Work(*job);
+    const absl::Status status = Work(*job, false);
     mu_.Lock();
     if (!status.ok() && status_.ok()) status_ = status;
     if (--busy_ == 0) done_.SignalAll();

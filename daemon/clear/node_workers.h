@@ -62,6 +62,10 @@ class NodeWorkers : public Engine {
                     Pace pace) override;
   void Hurry() override HP_EXCLUDES(mu_);
   void Calm() override HP_EXCLUDES(mu_);
+  void Nudge() override HP_EXCLUDES(mu_);
+  void SetMeanwhile(std::function<void()> meanwhile) override {
+    meanwhile_ = std::move(meanwhile);
+  }
 
   // Ends the job at hand with CANCELLED after at most 1 MiB of zeroing, or one
   // piece of populating, a thread; and every later one at once. What was being
@@ -96,9 +100,10 @@ class NodeWorkers : public Engine {
   absl::Status Run(Job& job, Bytes size, Bytes smallest, ThreadTuner* tuner)
       HP_EXCLUDES(mu_);
   absl::Status Share(Job& job, int threads) HP_EXCLUDES(mu_);
-  absl::Status Work(Job& job) HP_EXCLUDES(mu_);
+  // `caller`: on the thread of the job's caller.
+  absl::Status Work(Job& job, bool caller) HP_EXCLUDES(mu_);
   // Until the cap allows for `work` more, or somebody hurries.
-  void WaitForTurn(Bytes work) HP_EXCLUDES(mu_);
+  void WaitForTurn(Bytes work, bool caller) HP_EXCLUDES(mu_);
   void Loop();
 
   const Options options_;
@@ -113,6 +118,8 @@ class NodeWorkers : public Engine {
   Throttle throttle_ HP_GUARDED_BY(mu_);
   uint64_t caps_set_ HP_GUARDED_BY(mu_) = 0;  // SetBandwidth() calls
   bool hurried_ HP_GUARDED_BY(mu_) = false;
+  bool nudged_ HP_GUARDED_BY(mu_) = false;
+  std::function<void()> meanwhile_;  // set before the first job
   ThreadTuner zero_tuner_ HP_GUARDED_BY(mu_);
   ThreadTuner populate_tuner_ HP_GUARDED_BY(mu_);
   Job* job_ HP_GUARDED_BY(mu_) = nullptr;

@@ -1,5 +1,6 @@
 #include "daemon/clear/node_workers.h"
 
+#include <atomic>
 #include <memory>
 #include <thread>
 
@@ -99,11 +100,32 @@ TEST_P(NodeWorkersTest, ACappedJobGoesOnAtOnceWhenSomebodyWaits) {
   EXPECT_TRUE(
       workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
   waiter.join();
+  EXPECT_EQ(workers.zeroing().bytes_per_second, 0)
+      << "a cap says nothing about the machine";
   // Until it is told otherwise.
   EXPECT_TRUE(
       workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
-  EXPECT_EQ(workers.zeroing().bytes_per_second, 0)
-      << "a cap says nothing about the machine";
+  EXPECT_GT(workers.zeroing().bytes_per_second, 0);
+}
+
+TEST_P(NodeWorkersTest, TheCallerDoesOtherWorkWhileTheCapHoldsItUp) {
+  NodeWorkers workers({.threads = GetParam(), .bandwidth = MiB(1)});
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> done = 0;
+  workers.SetMeanwhile([&] {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    // Enough of it.
+    if (++done == 2) workers.Hurry();
+    workers.Nudge();
+  });
+  auto file = File(40);
+  std::thread other([&] { workers.Nudge(); });
+  EXPECT_TRUE(
+      workers.Populate(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+  EXPECT_TRUE(
+      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+  other.join();
+  EXPECT_GE(done, 2);
 }
 
 TEST_P(NodeWorkersTest, ANewCapIsForTheJobAtHandToo) {

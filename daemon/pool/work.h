@@ -59,7 +59,8 @@ class [[nodiscard]] WorkItem {
   const PageSize page_size;
   const PageCount pages;  // the extent's pages (build: as they shall be)
   PageCount from;         // build: pages that are there and clean already
-  bool urgent = false;    // somebody waits for it
+  // Somebody waits for it, or its pool is under the low watermark.
+  bool urgent = false;
   // Probe: its lease has not ended, so its inode stays with the holder unless
   // nobody holds it any more.
   bool live = false;

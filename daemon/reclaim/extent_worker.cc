@@ -17,10 +17,6 @@ ExtentWorker::Result Failed(const absl::Status& status) {
           std::string(status.message())};
 }
 
-Pace PaceOf(const WorkItem& item) {
-  return item.urgent ? Pace::kUrgent : Pace::kBackground;
-}
-
 std::string VaultName(ExtentId id) {
   return absl::StrCat("extent-", id.value());
 }
@@ -91,7 +87,7 @@ absl::Status ExtentWorker::Finish(const WorkItem& item, sys::HugeFile& file) {
   HP_RETURN_IF_ERROR(file.Map(item.node));
   HP_RETURN_IF_ERROR(
       deps_.engine->Populate(file, item.page_size.Of(item.from), size,
-                             PaceOf(item)));
+                             Pace::kBackground));
   HP_RETURN_IF_ERROR(CheckNodes(file, item.node));
   HP_ASSIGN_OR_RETURN(sys::FileFacts facts, file.Facts());
   if (facts.allocated != size || facts.size != size) {
@@ -157,7 +153,7 @@ ExtentWorker::Result ExtentWorker::Clear(const WorkItem& item) {
   if (Planted(Defect::kSkipClear)) end = Bytes(0);
   if (Planted(Defect::kEarlyClean)) end -= item.page_size.bytes();
   if (end > Bytes(0)) {
-    absl::Status zeroed = deps_.engine->Zero(file, Bytes(0), end, PaceOf(item));
+    absl::Status zeroed = deps_.engine->Zero(file, Bytes(0), end, Pace::kBackground);
     if (!zeroed.ok()) return Failed(zeroed);
   }
   if (!file.StillArmed()) {

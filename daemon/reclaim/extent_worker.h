@@ -16,7 +16,8 @@
 namespace hugepool {
 
 // No thread of its own: stewards call it, and so do op-sequence tests. One
-// instance a steward; not thread-safe. All system calls are made with no lock
+// instance a steward; not thread-safe, but an item may be executed while another
+// extent's is in the engine, on the same thread. All system calls are made with no lock
 // held.
 class ExtentWorker {
  public:
@@ -26,6 +27,7 @@ class ExtentWorker {
     sys::FdVault* vault;
     ExtentFiles* files;
     HolderNews* news;
+    // Everything is background to it until the steward says Hurry().
     Engine* engine;
     // Keep extents of whole GiBs mapped, so that holders can share their page
     // tables.

@@ -12,7 +12,14 @@
 namespace hugepool {
 
 Steward::Steward(Deps deps)
-    : deps_(std::move(deps)), worker_(deps_.worker) {}
+    : deps_(std::move(deps)), worker_(deps_.worker) {
+  // Within an item of the worker, that is: another extent's, which has nothing to
+  // do with the one at hand.
+  deps_.worker.engine->SetMeanwhile([this] {
+    while (DoQuickWork()) {
+    }
+  });
+}
 
 Steward::~Steward() { Stop(); }
 
@@ -33,6 +40,8 @@ void Steward::Stop() {
 void Steward::Wake() {
   // What is being done in the background is in the way of those who wait.
   if (AnybodyWaits()) deps_.worker.engine->Hurry();
+  // What came back is not to wait for the cap.
+  deps_.worker.engine->Nudge();
   MutexLock lock(&mu_);
   if (woken_) return;
   woken_ = true;
@@ -73,12 +82,17 @@ bool Steward::AnybodyWaits() const {
                      [](const Pool* pool) { return pool->HasWaiters(); });
 }
 
-bool Steward::Step() {
-  deps_.worker.engine->Calm();
-  if (AnybodyWaits()) deps_.worker.engine->Hurry();
+bool Steward::DoQuickWork() {
   for (Pool* pool : deps_.pools) {
     if (Do(*pool, pool->TakeQuickWork(deps_.clock->Now()))) return true;
   }
+  return false;
+}
+
+bool Steward::Step() {
+  deps_.worker.engine->Calm();
+  if (AnybodyWaits()) deps_.worker.engine->Hurry();
+  if (DoQuickWork()) return true;
   for (Pool* pool : deps_.pools) {
     if (pool->HasWaiters() && BuildFor(*pool)) return true;
   }

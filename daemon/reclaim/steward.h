@@ -52,6 +52,8 @@ class Steward {
   std::optional<sys::KernelCounters> ReadKernel(const Pool& pool) const;
   bool Do(Pool& pool, std::optional<WorkItem> item);
   bool BuildFor(Pool& pool);
+  // At most one item of what takes microseconds.
+  bool DoQuickWork();
 
   const Deps deps_;
   ExtentWorker worker_;

@@ -1,7 +1,12 @@
 // How hard the daemon may work in the background, and what changes that.
+#include <poll.h>
+
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 #include "tests/cases/case_test.h"
 #include "tests/harness/recount.h"
@@ -20,6 +25,21 @@ class TuningTest : public CaseTest {
     StartDaemon({.config = config, .wait_full = false});
     return true;
   }
+  // Within 10 s.
+  bool WaitFor(
+      const std::function<bool(const v1::GetStatusResponse&)>& holds) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    std::string last;
+    while (absl::Now() < deadline) {
+      const auto status = daemon_->GetStatus();
+      if (status.ok() && holds(*status)) return true;
+      last = status.ok() ? status->ShortDebugString()
+                         : status.status().ToString();
+      poll(nullptr, 0, 5);
+    }
+    ADD_FAILURE() << "the last status: " << last;
+    return false;
+  }
   ProgramResult Hpctl(std::vector<std::string> args) {
     args.insert(args.begin(), {RunfilePath("client/hpctl/hpctl"), "--socket",
                                daemon_->dir()});
@@ -35,6 +55,45 @@ TEST_F(TuningTest, TheCapOnBandwidthHoldsAndIsLiftedForThoseWhoWait) {
   const Line got = client->Ask(Acquire2M(16, 10000));
   ASSERT_TRUE(got.ok()) << got;
   EXPECT_EQ(client->Ask(Line("zero")).Number("nonzero", 1), 0u);
+}
+
+// At 1 MiB a second an extent of 32 MiB holds up the next one for 32 seconds.
+TEST_F(TuningTest, WhatIsReleasedComesBackWhileTheCapHoldsTheRestUp) {
+  if (!HavePages(48)) return;
+  StartDaemon({.config = "listeners: [{dir: \"@DIR@\", group: \"*\"}]\n"
+                         "pools: [{page_size: 2MiB, target: 96MiB, "
+                         "shapes: [32MiB]}]\n"
+                         "zeroing: {bandwidth: none}\n"});
+  std::vector<std::unique_ptr<ClientProcess>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(NewClient());
+    const Line got = clients.back()->Ask(Acquire2M(16));
+    ASSERT_TRUE(got.ok()) << got;
+  }
+  const ProgramResult tuned =
+      Hpctl({"config", "tune", "--bandwidth", "1MiB/s"});
+  ASSERT_EQ(tuned.exit_code, 0) << tuned.errors;
+  // The first is built again at once, the second waits.
+  ASSERT_TRUE(clients[0]->Ask(Line("release")).ok());
+  ASSERT_TRUE(WaitFor([](const v1::GetStatusResponse& status) {
+    return status.pools(0).clean_bytes() == MiB(32).value();
+  }));
+  ASSERT_TRUE(clients[1]->Ask(Line("release")).ok());
+  ASSERT_TRUE(WaitFor([](const v1::GetStatusResponse& status) {
+    return status.pools(0).populating_bytes() == MiB(32).value();
+  }));
+  ASSERT_TRUE(clients[2]->Ask(Line("release")).ok());
+  EXPECT_TRUE(WaitFor([](const v1::GetStatusResponse& status) {
+    uint64_t charged = 0;
+    for (const auto& domain : status.domains()) {
+      charged += domain.charged_bytes();
+    }
+    return charged == 0;
+  }));
+  const auto status = daemon_->GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->pools(0).populating_bytes(), MiB(32).value())
+      << "it waited no longer, so this showed nothing";
 }
 
 TEST_F(TuningTest, AnAdminChangesTheCapWhileItRuns) {

@@ -78,8 +78,11 @@ class RawClient {
   RawCalls& calls() { return calls_; }
   // Make the calls below over the fd channel instead of gRPC.
   void set_over_fd(bool over_fd) { over_fd_ = over_fd; }
-  // Closes the fd channel.
-  void HangUp() { frames_.reset(); }
+  // Closes the fd channel, and what came on it.
+  void HangUp() {
+    frames_.reset();
+    kept_.clear();
+  }
 
   absl::Status Acquire(const v1::AcquireRequest& request,
                        v1::AcquireResponse* response);
