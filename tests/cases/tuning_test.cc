@@ -84,11 +84,7 @@ TEST_F(TuningTest, WhatIsReleasedComesBackWhileTheCapHoldsTheRestUp) {
   }));
   ASSERT_TRUE(clients[2]->Ask(Line("release")).ok());
   EXPECT_TRUE(WaitFor([](const v1::GetStatusResponse& status) {
-    uint64_t charged = 0;
-    for (const auto& domain : status.domains()) {
-      charged += domain.charged_bytes();
-    }
-    return charged == 0;
+    return status.leases() == 0;
   }));
   const auto status = daemon_->GetStatus();
   ASSERT_TRUE(status.ok()) << status.status();
