@@ -90,6 +90,15 @@ void NodeWorkers::Nudge() {
   MutexLock lock(&mu_);
   nudged_ = true;
   turn_.SignalAll();
+  done_.SignalAll();
+}
+
+bool NodeWorkers::DoOtherWork() {
+  if (!meanwhile_ || !std::exchange(nudged_, false)) return false;
+  mu_.Unlock();
+  meanwhile_();
+  mu_.Lock();
+  return true;
 }
 
 void NodeWorkers::WaitForTurn(Bytes work, bool caller) {
@@ -100,13 +109,7 @@ void NodeWorkers::WaitForTurn(Bytes work, bool caller) {
   const uint64_t caps_set = caps_set_;
   while (now < until && !hurried_ && caps_set == caps_set_ &&
          !cancelled_.load(std::memory_order_relaxed)) {
-    if (caller && meanwhile_ && std::exchange(nudged_, false)) {
-      mu_.Unlock();
-      meanwhile_();
-      mu_.Lock();
-    } else {
-      turn_.WaitFor(&mu_, until - now);
-    }
+    if (!caller || !DoOtherWork()) turn_.WaitFor(&mu_, until - now);
     now = options_.clock->Now();
   }
 }
@@ -188,7 +191,10 @@ absl::Status NodeWorkers::Share(Job& job, int threads) {
   MutexLock lock(&mu_);
   // Those that have not come yet would find nothing to do.
   busy_ -= std::exchange(wanted_, 0);
-  while (busy_ > 0) done_.Wait(&mu_);
+  // The others may have to wait for the cap.
+  while (busy_ > 0) {
+    if (job.pace == Pace::kUrgent || !DoOtherWork()) done_.Wait(&mu_);
+  }
   job_ = nullptr;
   return mine.ok() ? status_ : mine;
 }

@@ -104,6 +104,8 @@ class NodeWorkers : public Engine {
   absl::Status Work(Job& job, bool caller) HP_EXCLUDES(mu_);
   // Until the cap allows for `work` more, or somebody hurries.
   void WaitForTurn(Bytes work, bool caller) HP_EXCLUDES(mu_);
+  // What SetMeanwhile() gave, after a Nudge(); false: there was none.
+  bool DoOtherWork() HP_REQUIRES(mu_);
   void Loop();
 
   const Options options_;
