@@ -101,8 +101,11 @@ void CopySse2(std::byte* to, const std::byte* from, size_t length) {
 
 __attribute__((target("clzero"))) void ZeroClzero(std::byte* start,
                                                   size_t length) {
-  // One line each. Weakly ordered, like the streaming stores.
-  for (size_t i = 0; i < length; i += 64) _mm_clzero(start + i);
+  // One line each. Weakly ordered, like the streaming stores. clang 14 has no
+  // intrinsic for it unless all of the file is for such CPUs.
+  for (size_t i = 0; i < length; i += 64) {
+    asm volatile("clzero" : : "a"(start + i) : "memory");
+  }
   _mm_sfence();
 }
 
