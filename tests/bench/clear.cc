@@ -43,12 +43,15 @@ Figures Measure(PageSize page_size, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     std::fprintf(stderr, "\r%s pages: round %d of %d",
                  page_size == k1G ? "1G" : "2M", round + 1, rounds);
-    for (auto& [threads, engine] : engines.fixed) {
-      Time(&f.engine[threads], [&] { rig.Zero(*engine); });
+    for (auto& entry : engines.fixed) {
+      // Named anew: clang 14 cannot capture structured bindings.
+      const int threads = entry.first;
+      NodeWorkers& engine = *entry.second;
+      Time(&f.engine[threads], [&] { rig.Zero(engine); });
       Time(&f.raw[threads], [&] { rig.RawZero(*stores, threads); });
       Time(&f.again[threads], [&] {
         rig.Empty();
-        rig.Populate(*engine);
+        rig.Populate(engine);
       });
     }
     Time(&f.tuned, [&] { rig.Zero(*engines.tuned); });
