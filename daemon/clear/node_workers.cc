@@ -1,10 +1,11 @@
 #include "daemon/clear/node_workers.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "daemon/sys/cpu_binding.h"
 
 namespace hugepool {
 namespace {
@@ -19,17 +20,6 @@ constexpr Bytes kHotWindow = KiB(256);
 // takes 200 us, populating 32 MiB 3 ms.
 constexpr Bytes kZeroShare = MiB(8);
 constexpr Bytes kPopulatePiece = MiB(32);
-
-void BindTo(const std::vector<int>& cpus) {
-  if (cpus.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (int cpu : cpus) {
-    if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-  }
-  // A cpuset may forbid it: then the thread runs where it may.
-  (void)sched_setaffinity(0, sizeof(set), &set);
-}
 
 NodeWorkers::Rate RateOf(const ThreadTuner& tuner, bool tune, int all) {
   return {.threads = tune ? tuner.threads() : all,
@@ -218,7 +208,7 @@ absl::Status NodeWorkers::Work(Job& job, bool caller) {
 }
 
 void NodeWorkers::Loop() {
-  BindTo(options_.cpus);
+  sys::BindThisThread(options_.cpus);
   MutexLock lock(&mu_);
   ++running_;
   done_.SignalAll();

@@ -1,13 +1,13 @@
 #include "daemon/reclaim/steward.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/log.h"
+#include "daemon/sys/cpu_binding.h"
 
 namespace hugepool {
 
@@ -104,15 +104,7 @@ bool Steward::Step() {
 }
 
 void Steward::Run() {
-  if (!deps_.cpus.empty()) {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (int cpu : deps_.cpus) {
-      if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
-    }
-    // A cpuset may forbid it: then it runs where it may.
-    (void)sched_setaffinity(0, sizeof(set), &set);
-  }
+  sys::BindThisThread(deps_.cpus);
   while (true) {
     {
       MutexLock lock(&mu_);
