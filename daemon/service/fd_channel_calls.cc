@@ -42,13 +42,18 @@ void SendInParts(FdConnection& connection, v1::ServerFrame* frame,
   } while (at < extents.size());
 }
 
-void SetStatus(const absl::Status& status, v1::Answer* answer) {
+// An Answer with what ToGrpc() puts into a call's status.
+v1::ServerFrame AnswerTo(uint64_t call_id, const absl::Status& status) {
+  v1::ServerFrame frame;
+  v1::Answer* const answer = frame.mutable_answer();
+  answer->set_call_id(call_id);
   // The numbers of absl's codes are those of gRPC's.
   answer->set_code(static_cast<int>(status.code()));
   answer->set_text(std::string(status.message()));
-  // As ToGrpc() does: without a detail it is taken for a broken connection.
-  if (absl::IsUnavailable(status) && !RefusalOf(status).has_value()) return;
-  *answer->mutable_error() = DetailOf(status);
+  if (auto detail = AnswerDetailOf(status); detail.has_value()) {
+    *answer->mutable_error() = *std::move(detail);
+  }
+  return frame;
 }
 
 // The callback can outlive the connection, and this channel.
@@ -59,14 +64,9 @@ auto Answerer(const std::shared_ptr<FdConnection>& connection,
           fill](absl::StatusOr<Reply> reply) {
     const auto connection = weak.lock();
     if (connection == nullptr) return;
-    v1::ServerFrame frame;
-    v1::Answer* const answer = frame.mutable_answer();
-    answer->set_call_id(call_id);
-    if (!reply.ok()) {
-      SetStatus(reply.status(), answer);
-      return Send(*connection, frame);
-    }
-    Reply* const filled = fill(answer);
+    v1::ServerFrame frame = AnswerTo(call_id, reply.status());
+    if (!reply.ok()) return Send(*connection, frame);
+    Reply* const filled = fill(frame.mutable_answer());
     *filled = *std::move(reply);
     SendInParts(*connection, &frame, filled->mutable_lease());
   };
@@ -94,24 +94,18 @@ void FdChannel::Called(Peer& peer, const v1::Call& call) {
     case v1::Call::METHOD_NOT_SET:
       break;
   }
-  v1::ServerFrame frame;
-  frame.mutable_answer()->set_call_id(id);
-  SetStatus(Refuse(RefusalReason::kBadRequest,
-                   "a call of a kind that this daemon does not know",
-                   "call by gRPC, or update the daemon"),
-            frame.mutable_answer());
-  service::Send(*peer.connection, frame);
+  service::Send(
+      *peer.connection,
+      AnswerTo(id, Refuse(RefusalReason::kBadRequest,
+                          "a call of a kind that this daemon does not know",
+                          "call by gRPC, or update the daemon")));
 }
 
 void FdChannel::Released(Peer& peer, const v1::Call& call) {
-  v1::ServerFrame frame;
-  v1::Answer* const answer = frame.mutable_answer();
-  answer->set_call_id(call.call_id());
   auto reply = calls_->Release(peer.caller.who, call.release());
+  v1::ServerFrame frame = AnswerTo(call.call_id(), reply.status());
   if (reply.ok()) {
-    *answer->mutable_release() = *std::move(reply);
-  } else {
-    SetStatus(reply.status(), answer);
+    *frame.mutable_answer()->mutable_release() = *std::move(reply);
   }
   service::Send(*peer.connection, frame);
 }

@@ -32,8 +32,11 @@ absl::StatusOr<std::optional<LeasePhase>> PhaseFromWire(v1::LeaseState state);
 // What a client gets to act on. A status without a refusal has a detail too,
 // with as much as its code tells.
 v1::ErrorDetail DetailOf(const absl::Status& status);
-// With the serialized detail. Only UNAVAILABLE without a refusal has none:
-// clients take that for a broken connection, and try again.
+// The detail that goes with the answer of a call. Besides OK only UNAVAILABLE
+// without a refusal has none: clients take that for a broken connection, and try
+// again.
+std::optional<v1::ErrorDetail> AnswerDetailOf(const absl::Status& status);
+// With the serialized AnswerDetailOf().
 grpc::Status ToGrpc(const absl::Status& status);
 
 // --- Answers (wire_views.cc) -----------------------------------------------------

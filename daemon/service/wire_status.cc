@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 
 #include "daemon/base/refusal.h"
@@ -32,15 +33,22 @@ v1::ErrorDetail DetailOf(const absl::Status& status) {
   return detail;
 }
 
+std::optional<v1::ErrorDetail> AnswerDetailOf(const absl::Status& status) {
+  if (status.ok()) return std::nullopt;
+  if (absl::IsUnavailable(status) && !RefusalOf(status).has_value()) {
+    return std::nullopt;
+  }
+  return DetailOf(status);
+}
+
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   // The numbers of absl's codes are those of gRPC's.
   const auto code = static_cast<grpc::StatusCode>(status.code());
   const std::string text(status.message());
-  if (absl::IsUnavailable(status) && !RefusalOf(status).has_value()) {
-    return grpc::Status(code, text);
-  }
-  return grpc::Status(code, text, DetailOf(status).SerializeAsString());
+  const auto detail = AnswerDetailOf(status);
+  if (!detail.has_value()) return grpc::Status(code, text);
+  return grpc::Status(code, text, detail->SerializeAsString());
 }
 
 }  // namespace hugepool::service
