@@ -10,13 +10,6 @@
 namespace hugepool::service {
 namespace {
 
-grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
-                                 const absl::Status& status) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpc(status));
-  return reactor;
-}
-
 // Less would never fill a pool; and more than this is no number of bytes.
 constexpr double kLeastGigabytes = 0.001;
 constexpr double kMostGigabytes = 1e9;

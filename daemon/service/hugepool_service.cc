@@ -13,14 +13,14 @@ namespace {
 
 constexpr char kSessionKey[] = "hugepool-session-bin";
 
+}  // namespace
+
 grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                  const absl::Status& status) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   reactor->Finish(ToGrpc(status));
   return reactor;
 }
-
-}  // namespace
 
 absl::StatusOr<Identity> IdentityOf(
     const Identities& identities, const grpc::CallbackServerContext& context) {

@@ -45,6 +45,10 @@ struct Facts {
   std::function<std::vector<ZeroingFacts>()> zeroing;
 };
 
+// Ends a call that needs no wait; returns the reactor that a handler returns.
+grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
+                                 const absl::Status& status);
+
 // The caller of a call; PERMISSION_DENIED for one that may not connect.
 absl::StatusOr<Identity> IdentityOf(const Identities& identities,
                                     const grpc::CallbackServerContext& context);
