@@ -25,6 +25,12 @@ absl::Status FromGrpc(const grpc::Status& status) {
   return out;
 }
 
+absl::Status FromAnswer(const v1::Answer& answer) {
+  if (answer.code() == 0) return absl::OkStatus();
+  absl::Status out(static_cast<absl::StatusCode>(answer.code()), answer.text());
+  return answer.has_error() ? WithDetail(std::move(out), answer.error()) : out;
+}
+
 absl::Status WithDetail(absl::Status status, const v1::ErrorDetail& detail) {
   status.SetPayload(kDetailUrl, absl::Cord(detail.SerializeAsString()));
   return status;

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "grpcpp/support/status.h"
+#include "hugepool/v1/fdchannel.pb.h"
 #include "hugepool/v1/types.pb.h"
 
 namespace hugepool::client {
@@ -14,6 +15,9 @@ namespace hugepool::client {
 // A failed call as a status. The daemon sends the bytes of an ErrorDetail in
 // the binary error details; they become a payload. OK stays OK.
 absl::Status FromGrpc(const grpc::Status& status);
+
+// The same of a call's answer on the fd channel, merged if it came in parts.
+absl::Status FromAnswer(const v1::Answer& answer);
 
 // `status` with `detail` attached. OK stays OK.
 absl::Status WithDetail(absl::Status status, const v1::ErrorDetail& detail);

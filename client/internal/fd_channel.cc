@@ -176,11 +176,8 @@ absl::StatusOr<v1::Answer> FdChannel::Ask(Pending* pending,
         "the daemon did not answer within the time that a call may take");
   }
   // Nobody else has it any more.
-  v1::Answer& answer = pending->answer_;
-  if (answer.code() == 0) return std::move(answer);
-  const absl::Status refused(static_cast<absl::StatusCode>(answer.code()),
-                             answer.text());
-  return answer.has_error() ? WithDetail(refused, answer.error()) : refused;
+  HP_RETURN_IF_ERROR(FromAnswer(pending->answer_));
+  return std::move(pending->answer_);
 }
 
 absl::StatusOr<ReceivedGrant> FdChannel::Collect(Pending* pending,

@@ -134,10 +134,8 @@ absl::StatusOr<v1::Answer> RawClient::Ask(v1::Call call) {
     whole.MergeFrom(got.message.answer());
     if (!got.message.answer().more()) break;
   }
-  if (whole.code() == 0) return whole;
-  const absl::Status status(static_cast<absl::StatusCode>(whole.code()),
-                            whole.text());
-  return whole.has_error() ? client::WithDetail(status, whole.error()) : status;
+  HP_RETURN_IF_ERROR(client::FromAnswer(whole));
+  return whole;
 }
 
 absl::StatusOr<client::ServerFrameAndFds> RawClient::NextFrame(
