@@ -17,7 +17,7 @@ enum class Pace {
 };
 
 // Knows spans of a file, never extents. Used by one steward at a time, but for
-// Hurry().
+// Hurry() and Nudge().
 class Engine {
  public:
   virtual ~Engine() = default;

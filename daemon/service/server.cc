@@ -189,7 +189,7 @@ void Service::EndCalls(absl::Time until) {
     absl::SleepFor(kAnswerPoll);
   } while (absl::Now() < until);
   pending_.AnswerAll(Refuse(RefusalReason::kDraining, "the daemon is stopping",
-                          "try again when it has been restarted"));
+                            "try again when it has been restarted"));
 }
 
 void Service::Stop(absl::Duration grace) {
