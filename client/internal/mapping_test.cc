@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/testing/sanitized.h"
 #include "daemon/base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -21,16 +22,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
-#else
-constexpr bool kSanitized = false;
-#endif
 
 UniqueFd Memfd(Bytes size) {
   UniqueFd fd(memfd_create("mapping_test", MFD_CLOEXEC));
@@ -165,7 +156,7 @@ TEST(MappingTest, DontForkKeepsItFromChildren) {
 
 // N26: ENOMEM from mmap is the count of mappings, and the error says so.
 TEST(MappingTest, N26NamesTheLimitOfMappings) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs mappings of its own";
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitizer needs mappings of its own";
   uint64_t limit = 0;
   std::ifstream("/proc/sys/vm/max_map_count") >> limit;
   if (limit == 0 || limit > 200'000) {
@@ -197,7 +188,7 @@ TEST(MappingTest, N26NamesTheLimitOfMappings) {
 }
 
 TEST(MappingTest, AnotherEnomemDoesNotBlameTheLimitOfMappings) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs address space";
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitizer needs address space";
   const UniqueFd fd = Memfd(MiB(2));
   rlimit old = {};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &old), 0);
