@@ -52,6 +52,19 @@ absl::Status FakeHugeFile::Zero(Bytes offset, Bytes length, ZeroRoutine) {
   return kernel_->Zero(desc_, node_, offset, length);
 }
 
+absl::StatusOr<HugeFile::Stray> FakeHugeFile::FindStray(Bytes offset,
+                                                        Bytes length) {
+  if (!mapped_) return absl::FailedPreconditionError("not mapped");
+  return kernel_->FindStray(desc_, node_, offset, length);
+}
+
+absl::Status FakeHugeFile::CopyFrom(HugeFile& source, Bytes from, Bytes offset,
+                                    Bytes length) {
+  if (!mapped_) return absl::FailedPreconditionError("not mapped");
+  return kernel_->Copy(desc_, offset, static_cast<FakeHugeFile&>(source).desc_,
+                       from, length);
+}
+
 absl::StatusOr<std::vector<NodeId>> FakeHugeFile::PageNodes() {
   if (!mapped_) return absl::FailedPreconditionError("not mapped");
   return kernel_->PageNodes(desc_);

@@ -49,6 +49,10 @@ class FakeHugeFile : public HugeFile {
   std::byte* data() override { return nullptr; }
   absl::Status Populate(Bytes offset, Bytes length) override;
   absl::Status Zero(Bytes offset, Bytes length, ZeroRoutine routine) override;
+  absl::StatusOr<Stray> FindStray(Bytes offset, Bytes length) override;
+  // `source` is of the same kernel.
+  absl::Status CopyFrom(HugeFile& source, Bytes from, Bytes offset,
+                        Bytes length) override;
   absl::StatusOr<std::vector<NodeId>> PageNodes() override;
   absl::StatusOr<UniqueFd> OpenForHolder() override;
   absl::Status GiveInode(uid_t uid, gid_t gid) override;

@@ -354,5 +354,51 @@ TEST_F(FakeHugeMemoryTest, RandomStepsConserveEveryPage) {
   EXPECT_EQ(Free(kNode0) + Free(kNode1), 12u);
 }
 
+// --- Content
+// -------------------------------------------------------------------
+
+TEST_F(FakeHugeMemoryTest, ACopyIsItsSourceOnceItIsWhole) {
+  auto source = Populated(2);
+  FakeHolder holder = Grant(*source);
+  holder.Map();
+  ASSERT_EQ(holder.Write(0, 7), FakeAccess::kOk);
+  ASSERT_EQ(holder.Write(1, 8), FakeAccess::kOk);
+  auto copy = Populated(2);
+  ASSERT_TRUE(copy->CopyFrom(*source, Bytes(0), Bytes(0), MiB(1)).ok());
+  FakeHolder reader = Grant(*copy);
+  reader.Map();
+  EXPECT_EQ(reader.Read(0), FakeKernel::kMixed);
+  EXPECT_EQ(reader.Read(1), 0);
+  reader.Exit();
+  ASSERT_TRUE(copy->CopyFrom(*source, MiB(1), MiB(1), MiB(3)).ok());
+  FakeHolder again = Grant(*copy);
+  again.Map();
+  EXPECT_EQ(again.Read(0), 7);
+  EXPECT_EQ(again.Read(1), 8);
+  EXPECT_EQ(kernel_.violations(), FakeKernel::Violations{});
+}
+
+TEST_F(FakeHugeMemoryTest, StrayBytesAreFoundAndLostOnesReported) {
+  auto file = Populated(2);
+  FakeHolder holder = Grant(*file);
+  holder.Map();
+  ASSERT_EQ(holder.Write(1, 9), FakeAccess::kOk);
+  holder.Exit();
+  EXPECT_EQ(file->FindStray(Bytes(0), MiB(2))->count, 0u);
+  const auto stray = file->FindStray(Bytes(0), MiB(4));
+  EXPECT_EQ(stray->count, MiB(2).value());
+  EXPECT_EQ(stray->first, MiB(2));
+  kernel_.FailNext(FakeKernel::Op::kFindStray, EHWPOISON);
+  EXPECT_EQ(file->FindStray(Bytes(0), MiB(4)).status().code(),
+            absl::StatusCode::kDataLoss);
+  kernel_.FailNext(FakeKernel::Op::kZero, EHWPOISON);
+  EXPECT_EQ(file->Zero(Bytes(0), MiB(4), nullptr).code(),
+            absl::StatusCode::kDataLoss);
+  kernel_.FailNext(FakeKernel::Op::kRead, EHWPOISON);
+  auto copy = Populated(2);
+  EXPECT_EQ(copy->CopyFrom(*file, Bytes(0), Bytes(0), MiB(4)).code(),
+            absl::StatusCode::kDataLoss);
+}
+
 }  // namespace
 }  // namespace hugepool::sys

@@ -175,7 +175,7 @@ void FakeKernel::ReturnToPool(NodeId node, PageSize size) {
 void FakeKernel::FreePage(uint64_t id, Inode& inode, uint64_t page) {
   Page& p = inode.pages[page];
   if (!p.present) return;
-  inode.zeroed.erase(page);
+  inode.pieces.erase(page);
   --inode.present;
   if (p.pinned) {
     for (auto& [frame, pin] : pins_) {
@@ -192,7 +192,7 @@ void FakeKernel::FreePage(uint64_t id, Inode& inode, uint64_t page) {
 
 void FakeKernel::StoreTag(Inode& inode, uint64_t page, uint8_t tag) {
   inode.pages[page].tag = tag;
-  inode.zeroed.erase(page);
+  inode.pieces.erase(page);
 }
 
 void FakeKernel::Truncate(uint64_t id, Inode& inode, uint64_t pages) {

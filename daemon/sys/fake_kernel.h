@@ -3,7 +3,8 @@
 // What it models, and from which measured fact:
 //   counters per (node, page size) with surplus, and pages that others take;
 //   inodes with, per page, present or hole, its node and one tag byte that
-//     stands for its content (0: all zero), size, seals, mode, owner;
+//     stands for its content (0: all zero; kMixed: several), size, seals, mode,
+//     owner;
 //   open descriptions, counted: fds, mappings and forked mappings refer to one
 //     description, which ends with the last of them; then the inode, and its
 //     pages, with the last description;
@@ -60,6 +61,9 @@ class FakeKernel {
     kPolicy,     // mbind, in Map()
     kMap,        // mmap
     kPopulate,   // counted in pages
+    kZero,       // writing zeros: DATA_LOSS, whatever the number
+    kFindStray,  // looking for stray bytes: the same
+    kRead,       // pread of a source: the same
     kOpen,       // the open in OpenForHolder()
     kSeal,       // F_ADD_SEALS
     kChown,      // fchown
@@ -73,6 +77,8 @@ class FakeKernel {
 
   static constexpr uid_t kDaemonUid = 900;
   static constexpr uid_t kHolderUid = 1000;
+  // The tag of a page of which only a part was copied.
+  static constexpr uint8_t kMixed = 0xFD;
 
   FakeKernel();
   ~FakeKernel();
@@ -151,6 +157,10 @@ class FakeKernel {
   absl::Status MapFor(Desc desc, NodeId node);
   absl::Status Populate(Desc desc, NodeId node, Bytes offset, Bytes length);
   absl::Status Zero(Desc desc, NodeId node, Bytes offset, Bytes length);
+  absl::StatusOr<HugeFile::Stray> FindStray(Desc desc, NodeId node,
+                                            Bytes offset, Bytes length);
+  absl::Status Copy(Desc to, Bytes offset, Desc source, Bytes from,
+                    Bytes length);
   absl::StatusOr<std::vector<NodeId>> PageNodes(Desc desc);
   absl::StatusOr<UniqueFd> OpenToken(Desc desc);
   absl::Status Chown(Desc desc, uid_t uid, bool reset_mode);
@@ -203,6 +213,11 @@ class FakeKernel {
     uint8_t spare = 0;
     NodeId node;
   };
+  // What a page shall be all over, and where it is by now: [from, to).
+  struct Pieces {
+    uint8_t tag = 0;
+    std::map<uint64_t, uint64_t> done;
+  };
   struct Inode {
     explicit Inode(PageSize size) : page_size(size) {}
     PageSize page_size;
@@ -213,8 +228,8 @@ class FakeKernel {
     int seals = 0;
     Desc leased_by = 0;
     std::vector<Desc> descs;
-    // Pages being zeroed in pieces: page -> zeroed [from, to) within it.
-    std::map<uint64_t, std::map<uint64_t, uint64_t>> zeroed;
+    // Pages that are being zeroed or copied in pieces.
+    std::map<uint64_t, Pieces> pieces;
   };
   struct Description {
     uint64_t inode = 0;
@@ -250,9 +265,10 @@ class FakeKernel {
   void ReturnToPool(NodeId node, PageSize size) HP_REQUIRES(mu_);
   void StoreTag(Inode& inode, uint64_t page, uint8_t tag) HP_REQUIRES(mu_);
   void Truncate(uint64_t id, Inode& inode, uint64_t pages) HP_REQUIRES(mu_);
-  // [from, to) of a page was zeroed; the whole page is zero once all was.
-  void NoteZeroed(Inode& inode, uint64_t page, uint64_t from, uint64_t to)
-      HP_REQUIRES(mu_);
+  // [from, to) of a page has the content `tag` now; the whole page has it once
+  // all of it was noted, and is a mixture (kMixed) until then.
+  void NotePiece(Inode& inode, uint64_t page, uint64_t from, uint64_t to,
+                 uint8_t tag) HP_REQUIRES(mu_);
   bool MayOpenLocked(uint64_t inode, uid_t uid) const HP_REQUIRES(mu_);
   bool HeldByOthers(const Inode& inode) HP_REQUIRES(mu_);
   uint64_t CountPages(NodeId node, PageSize size) const HP_REQUIRES(mu_);

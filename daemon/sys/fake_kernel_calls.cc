@@ -94,44 +94,6 @@ absl::Status FakeKernel::Populate(Desc desc, NodeId node, Bytes offset,
   return absl::OkStatus();
 }
 
-absl::Status FakeKernel::Zero(Desc desc, NodeId node, Bytes offset,
-                              Bytes length) {
-  MutexLock lock(&mu_);
-  Inode& inode = InodeRef(desc);
-  violations_.touched_while_held += HeldByOthers(inode);
-  const uint64_t page_bytes = inode.page_size.bytes().value();
-  const uint64_t end = offset.value() + length.value();
-  for (uint64_t at = offset.value(); at < end;) {
-    const uint64_t page = at / page_bytes;
-    const uint64_t from = at % page_bytes;
-    const uint64_t to = std::min(page_bytes, from + (end - at));
-    at += to - from;
-    if (page >= inode.pages.size() ||
-        (!inode.pages[page].present && !AllocatePage(inode, page, node))) {
-      ++violations_.daemon_sigbus;
-      return absl::FailedPreconditionError("SIGBUS while zeroing");
-    }
-    if (inode.pages[page].tag != 0) NoteZeroed(inode, page, from, to);
-  }
-  return absl::OkStatus();
-}
-
-void FakeKernel::NoteZeroed(Inode& inode, uint64_t page, uint64_t from,
-                            uint64_t to) {
-  auto& done = inode.zeroed[page];
-  auto it = done.upper_bound(from);
-  if (it != done.begin() && std::prev(it)->second >= from) --it;
-  while (it != done.end() && it->first <= to) {
-    from = std::min(from, it->first);
-    to = std::max(to, it->second);
-    it = done.erase(it);
-  }
-  done[from] = to;
-  if (from == 0 && to == inode.page_size.bytes().value()) {
-    StoreTag(inode, page, 0);
-  }
-}
-
 absl::StatusOr<std::vector<NodeId>> FakeKernel::PageNodes(Desc desc) {
   MutexLock lock(&mu_);
   if (const int e = TakeFailure(Op::kPageNodes)) {
@@ -259,13 +221,6 @@ absl::Status FakeKernel::DaemonPunch(Desc desc, Bytes offset, Bytes length) {
   }
   Emit(id, EventKind::kChanged);
   return absl::OkStatus();
-}
-
-absl::StatusOr<bool> FakeKernel::AllZero(Desc desc) {
-  MutexLock lock(&mu_);
-  const Inode& inode = InodeRef(desc);
-  return std::all_of(inode.pages.begin(), inode.pages.end(),
-                     [](const Page& page) { return page.tag == 0; });
 }
 
 }  // namespace hugepool::sys

@@ -61,9 +61,9 @@ struct GrantSeals {
 // memfd and, where there is one, its mapping.
 //
 // Ownership: exactly one work item or caller uses a HugeFile at a time (the
-// pool's books say who), except Populate() and bytes(), which workers call
-// concurrently on separate parts. Destruction closes and unmaps; the memory
-// goes back to the kernel with its last holder.
+// pool's books say who), except Populate(), Zero(), FindStray() and CopyFrom(),
+// which workers call concurrently on separate parts. Destruction closes and
+// unmaps; the memory goes back to the kernel with its last holder.
 class HugeFile {
  public:
   virtual ~HugeFile() = default;
@@ -99,10 +99,29 @@ class HugeFile {
 
   // Writes zeros over [offset, offset + length) through the mapping by the
   // routine that the caller chose; on the fake, by the model. Present pages
-  // only.
+  // only. DATA_LOSS where memory could not be written (poisoned, or no page):
+  // the range is neither zero nor what it was.
   using ZeroRoutine = void (*)(std::byte* start, size_t length);
   virtual absl::Status Zero(Bytes offset, Bytes length,
                             ZeroRoutine routine) = 0;
+
+  // Bytes that should be zero and are not.
+  struct Stray {
+    uint64_t count = 0;
+    Bytes first;  // where, if there are any
+  };
+  // Looks for them in [offset, offset + length), multiples of 64, through the
+  // mapping. For memory that nobody else can reach: a hole would be filled.
+  // DATA_LOSS as for Zero().
+  virtual absl::StatusOr<Stray> FindStray(Bytes offset, Bytes length) = 0;
+
+  // Fills [offset, offset + length) of this mapped, populated file with the
+  // bytes of `source` from `from` on, which is read through its descriptor:
+  // that fills no hole of a file that somebody holds, and faults nothing.
+  // Beside any call on `source` but its destruction. DATA_LOSS: the source ends
+  // before, or its memory is poisoned.
+  virtual absl::Status CopyFrom(HugeFile& source, Bytes from, Bytes offset,
+                                Bytes length) = 0;
 
   // The node of every page, by move_pages: in order of offset. Needs the
   // mapping. FAILED_PRECONDITION where the file has holes.
@@ -188,10 +207,10 @@ class HolderWatch {
   // (fs.inotify.max_user_watches).
   virtual absl::Status Add(HugeFile& file) = 0;
   virtual void Remove(InodeId inode) = 0;
-  // Whether `opened` events of this file are told. They are a tripwire for memory
-  // that may be reused in place; of any other each would only wake the watch's
-  // thread, in the middle of a grant. Off after Add(). On is in force when this
-  // returns; off is a hint, which a watch may ignore.
+  // Whether `opened` events of this file are told. They are a tripwire for
+  // memory that may be reused in place; of any other each would only wake the
+  // watch's thread, in the middle of a grant. Off after Add(). On is in force
+  // when this returns; off is a hint, which a watch may ignore.
   virtual absl::Status SetTripwire(HugeFile& file, bool on) {
     return absl::OkStatus();
   }

@@ -1,4 +1,5 @@
-// Owners, seals, probes and giving back. The mapping: real_huge_mapping.cc.
+// Owners, seals, probes and giving back. The mapping: real_huge_mapping.cc; the
+// bytes: real_huge_bytes.cc.
 #include "daemon/sys/real_huge_file.h"
 
 #include <fcntl.h>
@@ -6,10 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -158,25 +156,6 @@ absl::Status RealHugeFile::Punch(Bytes offset, Bytes length) {
                             ToString(length), ")"));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<bool> RealHugeFile::AllZero() {
-  constexpr size_t kChunk = size_t{1} << 20;
-  const auto buffer = std::make_unique<char[]>(kChunk);
-  const auto zeros = std::make_unique<char[]>(kChunk);
-  for (off_t at = 0;;) {
-    const ssize_t n = pread(fd_.get(), buffer.get(), kChunk, at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EHWPOISON) {
-      return absl::DataLossError("pread(memfd): poisoned memory");
-    }
-    if (n < 0) return ErrnoToStatus(errno, "pread(memfd)");
-    if (n == 0) return true;
-    if (memcmp(buffer.get(), zeros.get(), static_cast<size_t>(n)) != 0) {
-      return false;
-    }
-    at += n;
-  }
 }
 
 }  // namespace hugepool::sys

@@ -38,6 +38,9 @@ class RealHugeFile : public HugeFile {
   std::byte* data() override { return data_; }
   absl::Status Populate(Bytes offset, Bytes length) override;
   absl::Status Zero(Bytes offset, Bytes length, ZeroRoutine routine) override;
+  absl::StatusOr<Stray> FindStray(Bytes offset, Bytes length) override;
+  absl::Status CopyFrom(HugeFile& source, Bytes from, Bytes offset,
+                        Bytes length) override;
   absl::StatusOr<std::vector<NodeId>> PageNodes() override;
   absl::StatusOr<UniqueFd> OpenForHolder() override;
   absl::Status GiveInode(uid_t uid, gid_t gid) override;

@@ -1,5 +1,5 @@
 // RealHugeFile's mapping: where it lies, on which node its pages are, and how
-// they come to be.
+// they come to be. Its bytes: real_huge_bytes.cc.
 #include <numaif.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -166,13 +166,6 @@ absl::Status RealHugeFile::Populate(Bytes offset, Bytes length) {
   HP_RETURN_IF_ERROR(CheckMappedRange(offset, length));
   const int e = Madvise(data_ + offset.value(), length, MADV_POPULATE_WRITE);
   return e == 0 ? absl::OkStatus() : PopulateError(e, offset, length);
-}
-
-absl::Status RealHugeFile::Zero(Bytes offset, Bytes length,
-                                ZeroRoutine routine) {
-  HP_RETURN_IF_ERROR(CheckMappedRange(offset, length));
-  routine(data_ + offset.value(), length.value());
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<NodeId>> RealHugeFile::PageNodes() {
