@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/base/errno_status.h"
 #include "daemon/sys/cpu_binding.h"
 
 namespace hugepool {
@@ -21,6 +22,20 @@ constexpr Bytes kHotWindow = KiB(256);
 constexpr Bytes kZeroShare = MiB(8);
 constexpr Bytes kPopulatePiece = MiB(32);
 
+// Where the target lies, counted from the beginning of the span.
+Bytes TargetIn(const FileSpan& span) {
+  return std::clamp(span.target, span.from, span.to - Bytes(1)) - span.from;
+}
+
+// The part of the piece `at`, which holds `target`, that shall stay in the
+// caches: what follows the target, as far as there is room.
+PieceSpan HotPart(PieceSpan at, Bytes target) {
+  const Bytes length = std::min(kHotWindow, at.length);
+  // The store routines work on whole cache lines.
+  const Bytes begin(target.value() / 4096 * 4096);
+  return {std::min(begin, at.offset + at.length - length), length};
+}
+
 NodeWorkers::Rate RateOf(const ThreadTuner& tuner, bool tune, int all) {
   return {.threads = tune ? tuner.threads() : all,
           .bytes_per_second = tuner.rate()};
@@ -34,7 +49,9 @@ NodeWorkers::NodeWorkers(const Options& options)
                                         : SupportedStoreRoutines().front()),
       throttle_(options.bandwidth),
       zero_tuner_(options.threads),
-      populate_tuner_(options.threads) {
+      populate_tuner_(options.threads),
+      copy_tuner_(options.threads),
+      verify_tuner_(options.threads) {
   for (int i = 1; i < options_.threads; ++i) {
     threads_.emplace_back([this] { Loop(); });
     pthread_setname_np(threads_.back().native_handle(), "hp-worker");
@@ -104,33 +121,86 @@ void NodeWorkers::WaitForTurn(Bytes work, bool caller) {
   }
 }
 
-absl::Status NodeWorkers::Populate(sys::HugeFile& file, Bytes from, Bytes to,
+absl::Status NodeWorkers::Populate(sys::HugeFile& file, const FileSpan& span,
                                    Pace pace) {
-  if (from >= to) return absl::OkStatus();
+  if (span.from >= span.to) return absl::OkStatus();
+  const Bytes size = span.to - span.from;
   // A piece is whole pages: a 1G page is one.
   const Bytes piece = std::max(kPopulatePiece, file.page_size().bytes());
-  Job job(to - from, piece, pace, [&file, from](PieceSpan at, bool /*last*/) {
-    return file.Populate(from + at.offset, at.length);
-  });
-  return Run(job, to - from, piece, &populate_tuner_);
+  Job job(size, piece, TargetIn(span), pace,
+          [&file, &span](PieceSpan at, bool /*last*/) {
+            return file.Populate(span.from + at.offset, at.length);
+          });
+  return Run(job, size, piece, &populate_tuner_);
 }
 
-absl::Status NodeWorkers::Zero(sys::HugeFile& file, Bytes from, Bytes to,
+absl::Status NodeWorkers::Zero(sys::HugeFile& file, const FileSpan& span,
                                Pace pace) {
-  if (from >= to) return absl::OkStatus();
-  Job job(to - from, kZeroPiece, pace,
-          [this, &file, from](PieceSpan at, bool last) {
-            const Bytes hot =
-                last ? std::min(kHotWindow, at.length) : Bytes(0);
-            absl::Status status;
-            if (at.length > hot) {
-              status = file.Zero(from + at.offset + hot, at.length - hot,
-                                 stores_->zero);
-            }
-            if (!status.ok() || hot == Bytes(0)) return status;
-            return file.Zero(from + at.offset, hot, PlainStores().zero);
+  if (span.from >= span.to) return absl::OkStatus();
+  const Bytes size = span.to - span.from;
+  const Bytes target = TargetIn(span);
+  const auto zero = [&](Bytes offset, Bytes end, const StoreRoutine& stores) {
+    if (offset >= end) return absl::OkStatus();
+    return file.Zero(span.from + offset, end - offset, stores.zero);
+  };
+  Job job(size, kZeroPiece, target, pace,
+          [&](PieceSpan at, bool last) -> absl::Status {
+            const Bytes end = at.offset + at.length;
+            if (!last) return zero(at.offset, end, *stores_);
+            const PieceSpan hot = HotPart(at, target);
+            HP_RETURN_IF_ERROR(zero(at.offset, hot.offset, *stores_));
+            HP_RETURN_IF_ERROR(zero(hot.offset + hot.length, end, *stores_));
+            return zero(hot.offset, hot.offset + hot.length, PlainStores());
           });
-  return Run(job, to - from, kZeroShare, &zero_tuner_);
+  return Run(job, size, kZeroShare, &zero_tuner_);
+}
+
+// By the kernel's own routine (HugeFile::CopyFrom), whose stores are what they
+// are; the order is ours.
+absl::Status NodeWorkers::Copy(sys::HugeFile& file,
+                               const std::vector<CopyPart>& parts, Bytes target,
+                               Pace pace) {
+  if (parts.empty()) return absl::OkStatus();
+  const FileSpan span{parts.front().offset,
+                      parts.back().offset + parts.back().length, target};
+  const Bytes size = span.to - span.from;
+  Job job(size, kZeroPiece, TargetIn(span), pace,
+          [&](PieceSpan at, bool /*last*/) {
+            const Bytes from = span.from + at.offset;
+            const Bytes to = from + at.length;
+            for (const CopyPart& p : parts) {
+              const Bytes begin = std::max(from, p.offset);
+              const Bytes end = std::min(to, p.offset + p.length);
+              if (begin >= end) continue;
+              HP_RETURN_IF_ERROR(file.CopyFrom(
+                  *p.source, p.from + (begin - p.offset), begin, end - begin));
+            }
+            return absl::OkStatus();
+          });
+  return Run(job, size, kZeroShare, &copy_tuner_);
+}
+
+absl::StatusOr<sys::HugeFile::Stray> NodeWorkers::Verify(sys::HugeFile& file,
+                                                         const FileSpan& span,
+                                                         Pace pace) {
+  sys::HugeFile::Stray all;
+  if (span.from >= span.to) return all;
+  const Bytes size = span.to - span.from;
+  Mutex mu;  // a leaf; taken for what should not be there
+  Job job(size, kZeroPiece, TargetIn(span), pace,
+          [&](PieceSpan at, bool /*last*/) -> absl::Status {
+            HP_ASSIGN_OR_RETURN(
+                const sys::HugeFile::Stray stray,
+                file.FindStray(span.from + at.offset, at.length));
+            if (stray.count == 0) return absl::OkStatus();
+            MutexLock lock(&mu);
+            all.first =
+                all.count == 0 ? stray.first : std::min(all.first, stray.first);
+            all.count += stray.count;
+            return absl::OkStatus();
+          });
+  HP_RETURN_IF_ERROR(Run(job, size, kZeroShare, &verify_tuner_));
+  return all;
 }
 
 NodeWorkers::Rate NodeWorkers::zeroing() const {
@@ -152,7 +222,8 @@ absl::Status NodeWorkers::Run(Job& job, Bytes size, Bytes smallest,
     if (options_.tune) most = tuner->threads();
     capped = job.pace == Pace::kBackground && throttle_.capped() && !hurried_;
   }
-  const uint64_t shares = std::max<uint64_t>(1, size.value() / smallest.value());
+  const uint64_t shares =
+      std::max<uint64_t>(1, size.value() / smallest.value());
   const int threads =
       static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(most), shares));
   const absl::Time begin = options_.clock->Now();

@@ -32,7 +32,7 @@ TEST(NodeWorkersFire, WhatIsCancelledSaysSoTenThousandTimes) {
     auto file = *memory.Create(k2M, PageCount(pages), kNode);
     ASSERT_TRUE(file->Map(kNode).ok());
     ASSERT_TRUE(
-        workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+        workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
     {
       auto holder = kernel.AdoptHolder(*file->OpenForHolder());
       for (uint64_t p = 0; p < pages; ++p) holder.Write(p, 0xA5);
@@ -46,7 +46,7 @@ TEST(NodeWorkersFire, WhatIsCancelledSaysSoTenThousandTimes) {
       workers.Cancel();
     });
     const absl::Status status =
-        workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground);
+        workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground);
     other.join();
     if (status.ok()) {
       ++done;

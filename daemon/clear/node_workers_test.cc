@@ -3,9 +3,11 @@
 #include <atomic>
 #include <memory>
 #include <thread>
-
+#include <utility>
+#include <vector>
 
 #include "daemon/sys/fake_huge_memory.h"
+#include "daemon/sys/testing/wrapped_file.h"
 #include "gtest/gtest.h"
 
 namespace hugepool {
@@ -30,7 +32,8 @@ TEST_P(NodeWorkersTest, PopulatesEveryPage) {
   NodeWorkers workers({.threads = GetParam()});
   for (uint64_t pages : {1, 15, 16, 17, 255, 300}) {
     auto file = File(pages);
-    ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+    ASSERT_TRUE(
+        workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
     EXPECT_EQ(file->Facts()->allocated, file->size()) << pages;
   }
 }
@@ -38,44 +41,151 @@ TEST_P(NodeWorkersTest, PopulatesEveryPage) {
 TEST_P(NodeWorkersTest, ZeroesEveryByteAndOnlyTheSpan) {
   NodeWorkers workers({.threads = GetParam()});
   auto file = File(40);
-  ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  ASSERT_TRUE(
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
   {
     auto holder = kernel_.AdoptHolder(*file->OpenForHolder());
     for (uint64_t p = 0; p < 40; ++p) holder.Write(p, 0xA5);
   }
-  ASSERT_TRUE(workers.Zero(*file, Bytes(0), MiB(78), Pace::kUrgent).ok());
+  ASSERT_TRUE(workers.Zero(*file, {Bytes(0), MiB(78)}, Pace::kUrgent).ok());
   EXPECT_FALSE(*file->AllZero());  // the last page was not in the span
-  ASSERT_TRUE(workers.Zero(*file, MiB(78), file->size(), Pace::kUrgent).ok());
+  ASSERT_TRUE(workers.Zero(*file, {MiB(78), file->size()}, Pace::kUrgent).ok());
   EXPECT_TRUE(*file->AllZero());
+}
+
+TEST_P(NodeWorkersTest, CopiesFromSeveralSources) {
+  NodeWorkers workers({.threads = GetParam()});
+  auto first = File(20);
+  auto second = File(30);
+  auto copy = File(40);
+  for (auto* file : {&first, &second, &copy}) {
+    ASSERT_TRUE(
+        workers.Populate(**file, {Bytes(0), (*file)->size()}, Pace::kUrgent)
+            .ok());
+  }
+  auto one = kernel_.AdoptHolder(*first->OpenForHolder());
+  auto two = kernel_.AdoptHolder(*second->OpenForHolder());
+  for (uint64_t p = 0; p < 20; ++p) one.Write(p, static_cast<uint8_t>(1 + p));
+  for (uint64_t p = 0; p < 30; ++p) two.Write(p, static_cast<uint8_t>(100 + p));
+  // The last 15 pages of one, the first 25 of the other.
+  const std::vector<CopyPart> parts = {
+      {first.get(), MiB(10), Bytes(0), MiB(30)},
+      {second.get(), Bytes(0), MiB(30), MiB(50)}};
+  ASSERT_TRUE(workers.Copy(*copy, parts, MiB(33), Pace::kUrgent).ok());
+  auto reader = kernel_.AdoptHolder(*copy->OpenForHolder());
+  for (uint64_t p = 0; p < 40; ++p) {
+    EXPECT_EQ(reader.Read(p), p < 15 ? 6 + p : 100 + p - 15) << p;
+  }
+}
+
+TEST_P(NodeWorkersTest, ACopyOfWhatCannotBeReadFails) {
+  NodeWorkers workers({.threads = GetParam()});
+  auto source = File(4);
+  auto copy = File(40);
+  ASSERT_TRUE(
+      workers.Populate(*source, {Bytes(0), MiB(8)}, Pace::kUrgent).ok());
+  ASSERT_TRUE(workers.Populate(*copy, {Bytes(0), MiB(80)}, Pace::kUrgent).ok());
+  EXPECT_EQ(workers
+                .Copy(*copy, {{source.get(), Bytes(0), Bytes(0), MiB(80)}},
+                      Bytes(0), Pace::kUrgent)
+                .code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST_P(NodeWorkersTest, VerifyFindsWhatIsNotZero) {
+  NodeWorkers workers({.threads = GetParam()});
+  auto file = File(40);
+  const FileSpan all = {Bytes(0), file->size()};
+  ASSERT_TRUE(workers.Populate(*file, all, Pace::kUrgent).ok());
+  EXPECT_EQ(workers.Verify(*file, all, Pace::kBackground)->count, 0u);
+  {
+    auto holder = kernel_.AdoptHolder(*file->OpenForHolder());
+    holder.Write(17, 1);
+    holder.Write(30, 1);
+  }
+  auto stray = workers.Verify(*file, all, Pace::kBackground);
+  EXPECT_EQ(stray->count, MiB(4).value());
+  EXPECT_EQ(stray->first, MiB(34));
+  EXPECT_EQ(workers.Verify(*file, {MiB(36), MiB(60)}, Pace::kUrgent)->count,
+            0u);
+  kernel_.FailNext(sys::FakeKernel::Op::kFindStray, EHWPOISON, 3);
+  EXPECT_EQ(workers.Verify(*file, all, Pace::kUrgent).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+// Notes where it is zeroed, in order.
+class OrderedFile : public sys::testing::WrappedFile {
+ public:
+  using WrappedFile::WrappedFile;
+  absl::Status Zero(Bytes offset, Bytes length, ZeroRoutine routine) override {
+    spans.emplace_back(offset, length);
+    plain.push_back(routine == PlainStores().zero);
+    return WrappedFile::Zero(offset, length, routine);
+  }
+  std::vector<std::pair<Bytes, Bytes>> spans;
+  std::vector<bool> plain;
+};
+
+TEST(NodeWorkersTarget, IsZeroedLastAndLeftInTheCaches) {
+  sys::FakeKernel kernel;
+  kernel.AddPages(kNode, k2M, PageCount(8));
+  sys::FakeHugeMemory memory(&kernel);
+  StoreRoutine streaming = PlainStores();
+  streaming.zero = [](std::byte*, size_t) {};
+  NodeWorkers workers({.stores = &streaming});
+  const Bytes pages_8 = MiB(16);
+  for (const Bytes target : {Bytes(0), Bytes(5), MiB(5) + KiB(900), MiB(7),
+                             pages_8 - Bytes(1), GiB(1)}) {
+    OrderedFile file(*memory.Create(k2M, PageCount(8), kNode));
+    ASSERT_TRUE(file.Map(kNode).ok());
+    ASSERT_TRUE(file.Populate(Bytes(0), pages_8).ok());
+    ASSERT_TRUE(
+        workers.Zero(file, {Bytes(0), pages_8, target}, Pace::kUrgent).ok());
+    const auto [offset, length] = file.spans.back();
+    const Bytes inside = std::min(target, pages_8 - Bytes(1));
+    EXPECT_LE(offset, inside);
+    EXPECT_GT(offset + length, inside);
+    EXPECT_EQ(length, KiB(256));
+    for (size_t i = 0; i < file.plain.size(); ++i) {
+      EXPECT_EQ(file.plain[i], i + 1 == file.plain.size()) << i;
+    }
+    Bytes sum;
+    for (const auto& span : file.spans) sum += span.second;
+    EXPECT_EQ(sum, pages_8);
+  }
 }
 
 TEST_P(NodeWorkersTest, ReportsTheFailureOfAnyPiece) {
   NodeWorkers workers({.threads = GetParam()});
   auto file = File(300);
   kernel_.FailNextPopulateAfter(PageCount(100));
-  EXPECT_EQ(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).code(),
-            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).code(),
+      absl::StatusCode::kResourceExhausted);
   // The workers are fit for the next job.
-  EXPECT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  EXPECT_TRUE(
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
 }
 
 TEST_P(NodeWorkersTest, AnEmptySpanIsDone) {
   NodeWorkers workers({.threads = GetParam()});
   auto file = File(1);
-  EXPECT_TRUE(workers.Populate(*file, MiB(2), MiB(2), Pace::kUrgent).ok());
-  EXPECT_TRUE(workers.Zero(*file, Bytes(0), Bytes(0), Pace::kUrgent).ok());
+  EXPECT_TRUE(workers.Populate(*file, {MiB(2), MiB(2)}, Pace::kUrgent).ok());
+  EXPECT_TRUE(workers.Zero(*file, {Bytes(0), Bytes(0)}, Pace::kUrgent).ok());
   EXPECT_EQ(file->Facts()->allocated, Bytes(0));
 }
 
 TEST_P(NodeWorkersTest, CancelledJobsEndAndSayThatTheyDidNot) {
   NodeWorkers workers({.threads = GetParam()});
   auto file = File(40);
-  ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  ASSERT_TRUE(
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
   workers.Cancel();
-  EXPECT_EQ(workers.Zero(*file, Bytes(0), file->size(), Pace::kUrgent).code(),
+  EXPECT_EQ(workers.Zero(*file, {Bytes(0), file->size()}, Pace::kUrgent).code(),
             absl::StatusCode::kCancelled);
-  EXPECT_EQ(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).code(),
+      absl::StatusCode::kCancelled);
 }
 
 TEST_P(NodeWorkersTest, CountsThreadsAndRates) {
@@ -83,10 +193,12 @@ TEST_P(NodeWorkersTest, CountsThreadsAndRates) {
   EXPECT_EQ(workers.zeroing().threads, GetParam()) << "the first to be tried";
   EXPECT_EQ(workers.zeroing().bytes_per_second, 0);
   auto file = File(300);
-  ASSERT_TRUE(workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  ASSERT_TRUE(
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
   EXPECT_GT(workers.populating().bytes_per_second, 0);
   EXPECT_EQ(workers.zeroing().bytes_per_second, 0);
-  ASSERT_TRUE(workers.Zero(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+  ASSERT_TRUE(
+      workers.Zero(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
   EXPECT_GT(workers.zeroing().bytes_per_second, 0);
 }
 
@@ -95,25 +207,26 @@ TEST_P(NodeWorkersTest, ACappedJobGoesOnAtOnceWhenSomebodyWaits) {
   NodeWorkers workers({.threads = GetParam(), .bandwidth = MiB(1)});
   auto file = File(40);
   ASSERT_TRUE(
-      workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
   std::thread waiter([&] { workers.Hurry(); });
   EXPECT_TRUE(
-      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+      workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground).ok());
   waiter.join();
   // Until it is told otherwise.
   EXPECT_TRUE(
-      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+      workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground).ok());
 }
 
 TEST_P(NodeWorkersTest, ACapSaysNothingAboutTheMachine) {
   NodeWorkers workers({.threads = GetParam(), .bandwidth = GiB(1 << 20)});
   auto file = File(40);
   ASSERT_TRUE(
-      workers.Populate(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kBackground)
+          .ok());
   EXPECT_EQ(workers.populating().bytes_per_second, 0);
   workers.Hurry();
   ASSERT_TRUE(
-      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+      workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground).ok());
   EXPECT_GT(workers.zeroing().bytes_per_second, 0);
 }
 
@@ -131,9 +244,10 @@ TEST_P(NodeWorkersTest, TheCallerDoesOtherWorkWhileTheCapHoldsItUp) {
   auto file = File(32);
   std::thread other([&] { workers.Nudge(); });
   EXPECT_TRUE(
-      workers.Populate(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kBackground)
+          .ok());
   EXPECT_TRUE(
-      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+      workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground).ok());
   other.join();
   EXPECT_GE(done, 2);
 }
@@ -143,9 +257,10 @@ TEST_P(NodeWorkersTest, ANewCapIsForTheJobAtHandToo) {
   auto file = File(40);
   std::thread admin([&] { workers.SetBandwidth(std::nullopt); });
   EXPECT_TRUE(
-      workers.Populate(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kBackground)
+          .ok());
   EXPECT_TRUE(
-      workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground).ok());
+      workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground).ok());
   admin.join();
 }
 
@@ -153,13 +268,13 @@ TEST_P(NodeWorkersTest, ACappedJobEndsWhenItIsCancelled) {
   NodeWorkers workers({.threads = GetParam(), .bandwidth = MiB(1)});
   auto file = File(40);
   ASSERT_TRUE(
-      workers.Populate(*file, Bytes(0), file->size(), Pace::kUrgent).ok());
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kUrgent).ok());
   workers.Hurry();
   workers.Calm();
   std::thread stop([&] { workers.Cancel(); });
-  EXPECT_EQ(workers.Zero(*file, Bytes(0), file->size(), Pace::kBackground)
-                .code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(
+      workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground).code(),
+      absl::StatusCode::kCancelled);
   stop.join();
 }
 

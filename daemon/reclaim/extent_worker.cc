@@ -26,18 +26,22 @@ std::string VaultName(ExtentId id) {
 ExtentWorker::Result ExtentWorker::Execute(Pool& pool, const WorkItem& item) {
   if (Planted(Defect::kPunchLive)) PunchALiveOne(item);
   switch (item.kind) {
-    case WorkKind::kBuild: return Build(pool, item);
-    case WorkKind::kProbe: return Probe(item);
-    case WorkKind::kClear: return Clear(item);
-    case WorkKind::kRetire: return Retire(pool, item);
-    case WorkKind::kLetGo: return LetGo(pool, item);
+    case WorkKind::kBuild:
+      return Build(pool, item);
+    case WorkKind::kProbe:
+      return Probe(item);
+    case WorkKind::kClear:
+      return Clear(item);
+    case WorkKind::kRetire:
+      return Retire(pool, item);
+    case WorkKind::kLetGo:
+      return LetGo(pool, item);
   }
   return {WorkOutcome::kFailed, "unknown work"};
 }
 
 bool ExtentWorker::KeepsMapping(const sys::HugeFile& file) const {
-  return deps_.share_page_tables &&
-         file.size().value() % GiB(1).value() == 0;
+  return deps_.share_page_tables && file.size().value() % GiB(1).value() == 0;
 }
 
 absl::Status ExtentWorker::CheckNodes(sys::HugeFile& file, NodeId node) const {
@@ -52,11 +56,11 @@ absl::Status ExtentWorker::CheckNodes(sys::HugeFile& file, NodeId node) const {
   return absl::OkStatus();
 }
 
-// --- Build -----------------------------------------------------------------------
+// --- Build ------------------------------------------------------------------
 
 ExtentWorker::Result ExtentWorker::Build(Pool& pool, const WorkItem& item) {
-  absl::Status status = item.from.value() == 0 ? Make(pool, item)
-                                               : absl::OkStatus();
+  absl::Status status =
+      item.from.value() == 0 ? Make(pool, item) : absl::OkStatus();
   sys::HugeFile* file = deps_.files->Get(item.slot);
   if (status.ok()) status = Finish(item, *file);
   if (!status.ok()) return Failed(status);
@@ -70,9 +74,9 @@ absl::Status ExtentWorker::Make(Pool& pool, const WorkItem& item) {
       deps_.memory->Create(item.page_size, item.pages, item.node));
   sys::HugeFile& file = deps_.files->Put(item.slot, std::move(made));
   pool.SetInode(item, file.inode().value());
-  HP_RETURN_IF_ERROR(Annotate(
-      deps_.watch->Add(file),
-      "cannot watch the extent (raise fs.inotify.max_user_watches?)"));
+  HP_RETURN_IF_ERROR(
+      Annotate(deps_.watch->Add(file),
+               "cannot watch the extent (raise fs.inotify.max_user_watches?)"));
   deps_.news->Add(file.inode(), &pool, pool.IdOf(item));
   return deps_.vault->Store(VaultName(pool.IdOf(item)), file.fd());
 }
@@ -85,9 +89,8 @@ absl::Status ExtentWorker::Finish(const WorkItem& item, sys::HugeFile& file) {
     HP_RETURN_IF_ERROR(file.Grow(size));
   }
   HP_RETURN_IF_ERROR(file.Map(item.node));
-  HP_RETURN_IF_ERROR(
-      deps_.engine->Populate(file, item.page_size.Of(item.from), size,
-                             Pace::kBackground));
+  HP_RETURN_IF_ERROR(deps_.engine->Populate(
+      file, {item.page_size.Of(item.from), size}, Pace::kBackground));
   HP_RETURN_IF_ERROR(CheckNodes(file, item.node));
   HP_ASSIGN_OR_RETURN(sys::FileFacts facts, file.Facts());
   if (facts.allocated != size || facts.size != size) {
@@ -99,7 +102,7 @@ absl::Status ExtentWorker::Finish(const WorkItem& item, sys::HugeFile& file) {
   return absl::OkStatus();
 }
 
-// --- Return ----------------------------------------------------------------------
+// --- Return -----------------------------------------------------------------
 
 // In the order that docs/design.md argues: inode back, facts, probe, then what
 // the holder may have done to the file.
@@ -120,18 +123,21 @@ ExtentWorker::Result ExtentWorker::Probe(const WorkItem& item) {
     answer = file->Probe();
   }
   switch (answer) {
-    case sys::HolderAnswer::kBusy: return {WorkOutcome::kBusy, ""};
-    case sys::HolderAnswer::kUnknown: return {WorkOutcome::kUnknown, ""};
-    case sys::HolderAnswer::kFree: break;
+    case sys::HolderAnswer::kBusy:
+      return {WorkOutcome::kBusy, ""};
+    case sys::HolderAnswer::kUnknown:
+      return {WorkOutcome::kUnknown, ""};
+    case sys::HolderAnswer::kFree:
+      break;
   }
   const Bytes size = item.page_size.Of(item.pages);
   absl::StatusOr<sys::FileFacts> facts = file->Facts();
   if (!facts.ok()) return Failed(facts.status());
   if (facts->size != size || facts->allocated != size) {
-    return {WorkOutcome::kDamaged,
-            absl::StrCat("came back with ", ToString(facts->allocated), " in ",
-                         ToString(facts->size), " instead of ",
-                         ToString(size))};
+    return {
+        WorkOutcome::kDamaged,
+        absl::StrCat("came back with ", ToString(facts->allocated), " in ",
+                     ToString(facts->size), " instead of ", ToString(size))};
   }
   if (!item.for_reuse) return {};
   // A holder can punch a page and have it again from another node.
@@ -153,7 +159,8 @@ ExtentWorker::Result ExtentWorker::Clear(const WorkItem& item) {
   if (Planted(Defect::kSkipClear)) end = Bytes(0);
   if (Planted(Defect::kEarlyClean)) end -= item.page_size.bytes();
   if (end > Bytes(0)) {
-    absl::Status zeroed = deps_.engine->Zero(file, Bytes(0), end, Pace::kBackground);
+    const absl::Status zeroed =
+        deps_.engine->Zero(file, {Bytes(0), end}, Pace::kBackground);
     if (!zeroed.ok()) return Failed(zeroed);
   }
   if (!file.StillArmed()) {

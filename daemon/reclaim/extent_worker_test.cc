@@ -1,16 +1,16 @@
 #include "daemon/reclaim/extent_worker.h"
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 
 #include <cerrno>
 #include <set>
 #include <string>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "daemon/base/errno_status.h"
 #include "daemon/reclaim/reclaim_fixture.h"
+#include "daemon/sys/testing/wrapped_file.h"
 
 namespace hugepool {
 namespace {
@@ -19,53 +19,46 @@ using enum ExtentState;
 using Op = sys::FakeKernel::Op;
 
 // Writes down the calls that go to a file, in order.
-class LoggingFile : public sys::HugeFile {
+class LoggingFile : public sys::testing::WrappedFile {
  public:
   LoggingFile(std::unique_ptr<HugeFile> file, std::vector<std::string>* log)
-      : file_(std::move(file)), log_(log) {}
-  sys::InodeId inode() const override { return file_->inode(); }
-  PageSize page_size() const override { return file_->page_size(); }
-  Bytes size() const override { return file_->size(); }
-  absl::Status Grow(Bytes b) override { return Log("grow"), file_->Grow(b); }
-  absl::Status Map(NodeId n) override { return Log("policy"), file_->Map(n); }
-  void Unmap() override { Log("unmap"), file_->Unmap(); }
-  bool mapped() const override { return file_->mapped(); }
-  std::byte* data() override { return nullptr; }
+      : WrappedFile(std::move(file)), log_(log) {}
+  absl::Status Grow(Bytes b) override {
+    return Log("grow"), WrappedFile::Grow(b);
+  }
+  absl::Status Map(NodeId n) override {
+    return Log("policy"), WrappedFile::Map(n);
+  }
+  void Unmap() override { Log("unmap"), WrappedFile::Unmap(); }
   absl::Status Populate(Bytes o, Bytes l) override {
     return Log("populate " + std::to_string(o.value() >> 21) + "+" +
                std::to_string(l.value() >> 21)),
-           file_->Populate(o, l);
+           WrappedFile::Populate(o, l);
   }
   absl::Status Zero(Bytes o, Bytes l, ZeroRoutine r) override {
-    return Log("zero"), file_->Zero(o, l, r);
+    return Log("zero"), WrappedFile::Zero(o, l, r);
   }
   absl::StatusOr<std::vector<NodeId>> PageNodes() override {
-    return Log("nodes"), file_->PageNodes();
-  }
-  absl::StatusOr<UniqueFd> OpenForHolder() override {
-    return file_->OpenForHolder();
-  }
-  absl::Status GiveInode(uid_t u, gid_t g) override {
-    return file_->GiveInode(u, g);
+    return Log("nodes"), WrappedFile::PageNodes();
   }
   absl::Status TakeInodeBack() override {
-    return Log("inode back"), file_->TakeInodeBack();
+    return Log("inode back"), WrappedFile::TakeInodeBack();
   }
-  absl::Status Seal(sys::GrantSeals s) override { return file_->Seal(s); }
   absl::StatusOr<sys::FileFacts> Facts() override {
-    return Log("facts"), file_->Facts();
+    return Log("facts"), WrappedFile::Facts();
   }
-  sys::HolderAnswer Probe() override { return Log("probe"), file_->Probe(); }
-  bool StillArmed() override { return Log("armed?"), file_->StillArmed(); }
+  sys::HolderAnswer Probe() override {
+    return Log("probe"), WrappedFile::Probe();
+  }
+  bool StillArmed() override {
+    return Log("armed?"), WrappedFile::StillArmed();
+  }
   absl::Status GiveBack() override {
-    return Log("give back"), file_->GiveBack();
+    return Log("give back"), WrappedFile::GiveBack();
   }
-  absl::Status Punch(Bytes o, Bytes l) override { return file_->Punch(o, l); }
-  absl::StatusOr<bool> AllZero() override { return file_->AllZero(); }
 
  private:
   void Log(const std::string& what) { log_->push_back(what); }
-  const std::unique_ptr<HugeFile> file_;
   std::vector<std::string>* const log_;
 };
 
@@ -136,7 +129,7 @@ class ExtentWorkerTest : public ReclaimFixture {
   size_t back_ = 0;
 };
 
-// --- Build ----------------------------------------------------------------------
+// --- Build ------------------------------------------------------------------
 
 // N12: policy, then pages, then the proof.
 TEST_F(ExtentWorkerTest, BuildsInOrder) {
@@ -201,7 +194,7 @@ TEST_F(ExtentWorkerTest, APartialPopulateIsGivenBack) {
   EXPECT_EQ(kernel_.Counters(kNode, k2M)->free, PageCount(8));
 }
 
-// --- Return -----------------------------------------------------------------------
+// --- Return -----------------------------------------------------------------
 
 TEST_F(ExtentWorkerTest, AReturnIsProbedInTheOrderThatTheDesignArgues) {
   Fill();
@@ -283,8 +276,9 @@ TEST_F(ExtentWorkerTest, HolesAndSizesThatChangedAreDamage) {
     watch_.Deliver();
     pool_->Return(slot, kLease, true);
     EXPECT_EQ(DoOne(), "probe damaged");
-    EXPECT_EQ(why_, truncate ? "came back with 6 MiB in 6 MiB instead of 8 MiB"
-                             : "came back with 6 MiB in 8 MiB instead of 8 MiB");
+    EXPECT_EQ(why_, truncate
+                        ? "came back with 6 MiB in 6 MiB instead of 8 MiB"
+                        : "came back with 6 MiB in 8 MiB instead of 8 MiB");
     EXPECT_EQ(back_, 1u);
     EXPECT_EQ(State(slot), kRetiring);
   }
@@ -306,7 +300,7 @@ TEST_F(ExtentWorkerTest, APageFromAnotherNodeIsDamageWhereItWouldBeReused) {
   EXPECT_EQ(State(slot), kRetiring);
 }
 
-// --- Clearing ---------------------------------------------------------------------
+// --- Clearing ---------------------------------------------------------------
 
 TEST_F(ExtentWorkerTest, ClearsInPlaceAndLeavesTheProbeArmed) {
   Fill();
@@ -343,7 +337,7 @@ TEST_F(ExtentWorkerTest, AnOpeningWhileItWasClearedRetires) {
   EXPECT_EQ(State(slot), kRetiring);
 }
 
-// --- Letting go --------------------------------------------------------------------
+// --- Letting go -------------------------------------------------------------
 
 class LetGoWorkerTest : public ExtentWorkerTest {
  protected:

@@ -1,10 +1,10 @@
 #include "daemon/reclaim/steward.h"
 
+#include <gtest/gtest.h>
+
 #include <cerrno>
 #include <functional>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "daemon/reclaim/reclaim_fixture.h"
 
@@ -98,12 +98,12 @@ TEST_F(StewardTest, APoolWithWaitersIsBuiltForFirst) {
 
 // Notes how it is asked to work.
 struct PacedEngine : InlineEngine {
-  absl::Status Populate(sys::HugeFile& file, Bytes from, Bytes to,
+  absl::Status Populate(sys::HugeFile& file, const FileSpan& span,
                         Pace pace) override {
     populated.push_back(pace);
     was_hurried.push_back(hurried);
     if (meanwhile) meanwhile();
-    return InlineEngine::Populate(file, from, to, pace);
+    return InlineEngine::Populate(file, span, pace);
   }
   void Hurry() override { hurried = true; }
   void SetMeanwhile(std::function<void()> other_work) override {
@@ -203,7 +203,7 @@ TEST_F(StewardTest, ABuildThatAlwaysFailsIsTriedTenTimesInTenSecondsAtMost) {
   EXPECT_EQ(kernel_.PagesInInodes(kNode, k2M), PageCount(0));
 }
 
-// --- The thread -------------------------------------------------------------------
+// --- The thread -------------------------------------------------------------
 
 TEST_F(StewardTest, TheThreadFillsThePoolsAndAnswersAWake) {
   steward_ = std::make_unique<Steward>(StewardDeps(Clock::Real()));

@@ -354,8 +354,7 @@ TEST_F(FakeHugeMemoryTest, RandomStepsConserveEveryPage) {
   EXPECT_EQ(Free(kNode0) + Free(kNode1), 12u);
 }
 
-// --- Content
-// -------------------------------------------------------------------
+// --- Content ----------------------------------------------------------------
 
 TEST_F(FakeHugeMemoryTest, ACopyIsItsSourceOnceItIsWhole) {
   auto source = Populated(2);

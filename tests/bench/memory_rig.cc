@@ -43,11 +43,11 @@ MemoryRig::MemoryRig(PageSize page_size, Bytes bytes) : size_(bytes) {
 void MemoryRig::Empty() { Must(file_->Punch(Bytes(0), size_)); }
 
 void MemoryRig::Populate(NodeWorkers& workers) {
-  Must(workers.Populate(*file_, Bytes(0), size_, Pace::kUrgent));
+  Must(workers.Populate(*file_, {Bytes(0), size_}, Pace::kUrgent));
 }
 
 void MemoryRig::Zero(NodeWorkers& workers) {
-  Must(workers.Zero(*file_, Bytes(0), size_, Pace::kUrgent));
+  Must(workers.Zero(*file_, {Bytes(0), size_}, Pace::kUrgent));
 }
 
 void MemoryRig::RawZero(const StoreRoutine& stores, int threads) {
@@ -64,8 +64,7 @@ void MemoryRig::RawZero(const StoreRoutine& stores, int threads) {
 
 std::vector<int> ThreadCounts(const MemoryRig& rig) {
   std::vector<int> counts = {1};
-  const int most =
-      std::min(kMostThreads, static_cast<int>(rig.cpus().size()));
+  const int most = std::min(kMostThreads, static_cast<int>(rig.cpus().size()));
   while (counts.back() * 2 <= most) counts.push_back(counts.back() * 2);
   return counts;
 }
