@@ -17,10 +17,12 @@ constexpr std::array<uint16_t, kExtentStates> kMoves = {
     /* kEmpty */ Bit(kPopulating),
     /* kPopulating */ Bit(kClean) | Bit(kRetiring) | Bit(kEmpty),
     // Growing a clean extent to order populates it again.
-    /* kClean */ Bit(kGranted) | Bit(kPopulating) | Bit(kRetiring),
+    /* kClean */ Bit(kGranted) | Bit(kPopulating) | Bit(kRetiring) |
+        Bit(kVerifying),
     // A descriptor once sent cannot be recalled: a roll-back is Returning. Back
     // to Clean only what was never opened for anybody.
-    /* kGranted */ Bit(kHeld) | Bit(kReturning) | Bit(kClean),
+    /* kGranted */ Bit(kHeld) | Bit(kReturning) | Bit(kClean) |
+        Bit(kPreparing),
     // A MEMORY lease is asked about while it lives.
     /* kHeld */ Bit(kReturning) | Bit(kProbing) | Bit(kRetiring),
     // Straight to Retiring: let go, and told that the inode is gone.
@@ -30,12 +32,15 @@ constexpr std::array<uint16_t, kExtentStates> kMoves = {
     /* kClearing */ Bit(kClean) | Bit(kDirty) | Bit(kRetiring),
     /* kRetiring */ Bit(kEmpty),
     /* kSplitting */ 0,
-    /* kCopying */ 0,
+    // Whatever came of it: what becomes of the grant is its lease's business.
+    /* kPreparing */ Bit(kGranted),
+    /* kVerifying */ Bit(kClean) | Bit(kRetiring),
 };
 
 constexpr std::array<const char*, kExtentStates> kNames = {
-    "empty",   "populating", "clean",    "granted",  "held",      "returning",
-    "probing", "dirty",      "clearing", "retiring", "splitting", "copying"};
+    "empty",     "populating", "clean",    "granted",  "held",
+    "returning", "probing",    "dirty",    "clearing", "retiring",
+    "splitting", "preparing",  "verifying"};
 
 }  // namespace
 

@@ -20,9 +20,12 @@ enum class ExtentState : uint8_t {
   kClearing = 8,    // being cleared in place; owned by a work item
   kRetiring = 9,    // its pages go back to the kernel
   kSplitting = 10,  // reserved for deferred split
-  kCopying = 11,    // reserved for copies
+  // Granted, and filled with a copy or checked before it is sent; owned by a
+  // work item.
+  kPreparing = 11,
+  kVerifying = 12,  // clean, and being looked at; owned by a work item
 };
-inline constexpr int kExtentStates = 12;
+inline constexpr int kExtentStates = 13;
 
 const char* ToString(ExtentState state);
 

@@ -16,19 +16,20 @@ namespace {
 
 // Every cell: rows are the state left, columns the state entered.
 constexpr std::array<const char*, kExtentStates> kMoves = {
-    //            EPCGHRpDcrSK
-    /* empty */ "-x----------",
-    /* populating */ "x-x------x--",
-    /* clean */ "-x-x-----x--",
-    /* granted */ "--x-xx------",
-    /* held */ "-----xx--x--",
-    /* returning */ "------x--x--",
-    /* probing */ "----xx-x-x--",
-    /* dirty */ "--------xx--",
-    /* clearing */ "--x----x-x--",
-    /* retiring */ "x-----------",
-    /* splitting */ "------------",
-    /* copying */ "------------",
+    //            EPCGHRpDcrSQV
+    /* empty */ "-x-----------",
+    /* populating */ "x-x------x---",
+    /* clean */ "-x-x-----x--x",
+    /* granted */ "--x-xx-----x-",
+    /* held */ "-----xx--x---",
+    /* returning */ "------x--x---",
+    /* probing */ "----xx-x-x---",
+    /* dirty */ "--------xx---",
+    /* clearing */ "--x----x-x---",
+    /* retiring */ "x------------",
+    /* splitting */ "-------------",
+    /* preparing */ "---x---------",
+    /* verifying */ "--x------x---",
 };
 
 ExtentState StateOf(int i) { return static_cast<ExtentState>(i); }
@@ -47,7 +48,8 @@ TEST(ExtentState, NumbersAreTheLedgersFormat) {
       ExtentState::kEmpty,     ExtentState::kPopulating, ExtentState::kClean,
       ExtentState::kGranted,   ExtentState::kHeld,       ExtentState::kReturning,
       ExtentState::kProbing,   ExtentState::kDirty,      ExtentState::kClearing,
-      ExtentState::kRetiring,  ExtentState::kSplitting,  ExtentState::kCopying};
+      ExtentState::kRetiring,  ExtentState::kSplitting,  ExtentState::kPreparing,
+      ExtentState::kVerifying};
   for (int i = 0; i < kExtentStates; ++i) {
     EXPECT_EQ(static_cast<int>(kInOrder[i]), i);
   }
@@ -62,13 +64,14 @@ TEST(ExtentState, ANumberOutsideIsNoStateAndMovesNowhere) {
 }
 
 // Clean is entered by a finished build or a finished clearing, or again by what
-// was promised and never opened for anybody. Empty is entered
+// was looked at, or promised and never opened for anybody. Empty is entered
 // only by what gives memory back.
 TEST(ExtentState, OnlyFinishedWorkMakesClean) {
   for (int from = 0; from < kExtentStates; ++from) {
     EXPECT_EQ(CanMove(StateOf(from), ExtentState::kClean),
               StateOf(from) == ExtentState::kPopulating ||
                   StateOf(from) == ExtentState::kClearing ||
+                  StateOf(from) == ExtentState::kVerifying ||
                   StateOf(from) == ExtentState::kGranted);
     EXPECT_EQ(CanMove(StateOf(from), ExtentState::kEmpty),
               StateOf(from) == ExtentState::kPopulating ||

@@ -36,7 +36,8 @@ std::optional<DemandStep> Victim(const DemandView& view, DomainId domain,
     for (const auto& [shape, n] : it->second) {
       if (shape >= shortage) best = shape;  // shapes descend
     }
-    return DemandStep{DemandStep::Kind::kDismantle, best, PageCount(0), d};
+    return DemandStep{
+        DemandStep::Kind::kDismantle, best, PageCount(0), d, Bytes(0)};
   };
   for (const auto& [d, counts] : view.clean) {
     if (!d.valid() || d == domain) continue;
@@ -88,7 +89,8 @@ std::optional<DemandStep> PlanOne(DemandView& view, const Demand& demand,
         IsShape(view, piece) ? PageCount(0) : GrowthBase(view, piece);
     const PageCount need = piece - base;
     if (need <= view.budget) {
-      return DemandStep{DemandStep::Kind::kBuild, piece, base, DomainId()};
+      return DemandStep{DemandStep::Kind::kBuild, piece, base, DomainId(),
+                        piece == demand.pages ? demand.hot : Bytes(0)};
     }
     const PageCount shortage = need - view.budget;
     if (shortage <= view.coming) {

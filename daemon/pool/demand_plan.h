@@ -20,6 +20,9 @@ struct Demand {
   uint32_t max_extents = 0;  // 0: no limit
   // Pages that later requests took while this one waited.
   PageCount bypassed;
+  // What of them the holder will touch first. Heeded where one extent is made
+  // for all of them.
+  Bytes hot;
 };
 
 // How many pages later requests may take in total while one waits: as many as
@@ -52,6 +55,7 @@ struct DemandStep {
   PageCount pages;
   PageCount from;  // 0: from nothing
   DomainId domain;
+  Bytes hot;  // kBuild: what its holder will touch first
 };
 
 // The first step that helps the first demand that needs one. A demand that has

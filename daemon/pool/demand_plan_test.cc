@@ -45,6 +45,15 @@ std::string Plan(const DemandView& view, const std::vector<Demand>& demands) {
   return Show(PlanDemands(view, demands));
 }
 
+TEST(PlanDemands, WhatIsMadeInOnePieceKnowsWhatIsTouchedFirst) {
+  Demand one = Wants(5, 1);
+  one.hot = MiB(7);
+  EXPECT_EQ(PlanDemands(View(10), {one}).hot, MiB(7));
+  Demand parts = Wants(9);
+  parts.hot = MiB(7);
+  EXPECT_EQ(PlanDemands(View(10), {parts}).hot, Bytes(0));
+}
+
 TEST(BypassLeft, AsMuchAsTheWaiterWantsItself) {
   Demand d = Wants(100);
   EXPECT_EQ(BypassLeft(d), P(100));

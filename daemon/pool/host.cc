@@ -293,8 +293,9 @@ void Host::EnqueueDemands(const Waiter& waiter) HP_NO_THREAD_SAFETY_ANALYSIS {
   // otherwise every part could be composed alone and all together not.
   const auto of_lease = static_cast<uint32_t>(limits_.max_extents_per_lease /
                                               waiter.options.size());
-  for (const auto& of_segment : waiter.options) {
-    for (const SegmentOption& option : of_segment) {
+  for (size_t s = 0; s < waiter.options.size(); ++s) {
+    const Bytes hot = waiter.request.segments[s].hot;
+    for (const SegmentOption& option : waiter.options[s]) {
       auto spread = SpreadDemand(option, capacity);
       if (!spread) continue;
       const uint32_t of_segment_extents =
@@ -306,6 +307,7 @@ void Host::EnqueueDemands(const Waiter& waiter) HP_NO_THREAD_SAFETY_ANALYSIS {
         demand.sequence = waiter.sequence;
         demand.domain = waiter.request.terms.stock();
         demand.pages = pages;
+        if (spread->size() == 1) demand.hot = hot;
         demand.max_extents = std::max<uint32_t>(
             1, of_segment_extents / static_cast<uint32_t>(spread->size()));
         pools_[pool]->EnqueueLocked(demand);

@@ -1,5 +1,4 @@
-// Taking, waiting, returning and being told. pool_work.cc has the other half:
-// what stewards take and settle.
+// Taking, waiting, returning and being told.
 #include "daemon/pool/pool.h"
 
 #include <algorithm>
@@ -89,7 +88,12 @@ void Pool::ToRetiring(SlotId slot, ExtentState from) {
 
 void Pool::Look(SlotId slot, absl::Time when) {
   NoLook(slot);
-  records_[slot].next_look = when;
+  Record& r = records_[slot];
+  if (r.readers > 0) {
+    r.look_later = true;
+    return;
+  }
+  r.next_look = when;
   if (when != absl::InfiniteFuture()) looks_.emplace(when, slot);
 }
 
@@ -181,8 +185,9 @@ std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
   ++grants_;
   if (hit) ++hits_;
   leased_high_water_ =
-      std::max(leased_high_water_, InState(kGranted) + InState(kHeld) +
-                                       InState(kReturning) + InState(kProbing));
+      std::max(leased_high_water_,
+               InState(kGranted) + InState(kPreparing) + InState(kHeld) +
+                   InState(kReturning) + InState(kProbing));
   return taken;
 }
 
@@ -343,6 +348,8 @@ PoolSnapshot Pool::Snapshot() const {
   s.hits = hits_;
   s.retired = retired_;
   s.cleared = cleared_;
+  s.verified = verified_;
+  s.stray = stray_;
   return s;
 }
 
@@ -368,7 +375,8 @@ absl::Status Pool::CheckInvariants() const {
     if (r == records_.end()) {
       return wrong("slot ", slot.value(), " has no record");
     }
-    const bool leased = state == kGranted || state == kHeld;
+    const bool leased =
+        state == kGranted || state == kPreparing || state == kHeld;
     if (leased && !table_->lease(slot).valid()) {
       return wrong("slot ", slot.value(), " is ", ToString(state),
                    " but the ledger names no lease");
@@ -376,7 +384,7 @@ absl::Status Pool::CheckInvariants() const {
     if (state == kClean && table_->lease(slot).valid()) {
       return wrong("slot ", slot.value(), " is clean but has a lease");
     }
-    if (state == kReturning && !r->second.let_go &&
+    if (state == kReturning && !r->second.let_go && r->second.readers == 0 &&
         r->second.next_look == absl::InfiniteFuture()) {
       return wrong("slot ", slot.value(), " is returning, but nobody will look");
     }

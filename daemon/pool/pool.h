@@ -1,5 +1,8 @@
 // The books of one pool: all extents of one node and page size.
 //
+// pool.cc has taking, waiting and returning; pool_work.cc what stewards take and
+// settle; pool_prepare.cc what is done before a grant is sent, and verification.
+//
 // A pool decides and never acts. It knows no clock, no thread and no system
 // call: stewards take work items from it, do them, and settle them. So the same
 // code runs under op-sequence tests, fuzzers and the daemon.
@@ -74,10 +77,19 @@ struct PoolSnapshot {
   uint64_t hits = 0;
   uint64_t retired = 0;
   uint64_t cleared = 0;
+  Bytes verified;      // looked at, ever
+  uint64_t stray = 0;  // bytes found that were not zero
 
   PageCount in(ExtentState s) const {
     return pages_by_state[static_cast<size_t>(s)];
   }
+};
+
+// What is to be done to a granted extent before its lease is sent.
+struct Preparation {
+  bool verify = false;          // all of it must be zero
+  std::vector<CopyPiece> copy;  // what it shall hold; none: zeros
+  Bytes hot;
 };
 
 // Thread-safe: every public method locks the pool's mutex, except the *Locked
@@ -125,6 +137,17 @@ class Pool {
   // news of it is still on its way.
   void Return(SlotId slot, LeaseId lease, bool keep_in_place)
       HP_EXCLUDES(mu_);
+  // Granted: a steward prepares it before anything else, and
+  // PoolNews::prepared tells the outcome. Nothing was opened for the client yet.
+  void Prepare(SlotId slot, Preparation preparation) HP_EXCLUDES(mu_);
+  // Granted, and nothing was opened for the client, nor will be: once it is
+  // returned no closing has to be waited for.
+  void NeverOpened(SlotId slot) HP_EXCLUDES(mu_);
+  // Keeps the memory of an extent that `lease` has from being cleared or given
+  // back until EndReading(), whatever becomes of the lease. False: `lease` does
+  // not hold it (any more), or its descriptor is let go.
+  bool StartReading(SlotId slot, LeaseId lease) HP_EXCLUDES(mu_);
+  void EndReading(SlotId slot) HP_EXCLUDES(mu_);
   // The daemon is about to open `slot` for a holder once more: that opening is
   // not a tripwire.
   void ExpectOpen(SlotId slot) HP_EXCLUDES(mu_);
@@ -151,7 +174,23 @@ class Pool {
   std::optional<WorkItem> TakeWork(
       absl::Time now, const std::optional<sys::KernelCounters>& kernel)
       HP_EXCLUDES(mu_);
+  // Somebody waits for what stewards do here.
   bool HasWaiters() const HP_EXCLUDES(mu_);
+
+  // --- For verification -------------------------------------------------------
+  // Has everything looked at that is clean now, under a number of the caller's.
+  void StartVerify(uint64_t pass) HP_EXCLUDES(mu_);
+  struct VerifyResult {
+    Bytes verified;  // what was lent meanwhile was not looked at
+    uint64_t stray = 0;
+  };
+  // nullopt: not done yet, or no such pass. Forgets a pass that is done.
+  std::optional<VerifyResult> FinishVerify(uint64_t pass) HP_EXCLUDES(mu_);
+  // Nobody waits for the pass any more.
+  void CancelVerify(uint64_t pass) HP_EXCLUDES(mu_);
+  // Has `most` of the clean memory looked at, each time where the last one ended.
+  void SampleVerify(Bytes most) HP_EXCLUDES(mu_);
+
   PoolNews Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
                   absl::Time now) HP_EXCLUDES(mu_);
   // When TakeWork may have something that it has not now; InfiniteFuture: only
@@ -184,6 +223,15 @@ class Pool {
     bool letting_go = false;  // a kLetGo item is out
     bool poked = false;       // told something while it was being probed
     bool stillborn = false;   // its build failed: no page of it was ever lent
+    uint16_t readers = 0;     // StartReading()
+    bool look_later = false;  // when the last reader has left
+  };
+  // A request to look at clean memory.
+  struct VerifyPass {
+    uint64_t id = 0;
+    std::deque<ExtentId> left;
+    bool at_work = false;  // an item is out
+    VerifyResult result;
   };
   using StockOfDomain =
       std::map<PageCount, std::vector<SlotId>, std::greater<>>;
@@ -202,9 +250,13 @@ class Pool {
   void ReportBack(SlotId slot, PoolNews* news) HP_REQUIRES(mu_);
 
   std::optional<WorkItem> TakeProbe(absl::Time now) HP_REQUIRES(mu_);
+  std::optional<WorkItem> TakePreparation() HP_REQUIRES(mu_);
+  std::optional<WorkItem> TakeVerify() HP_REQUIRES(mu_);
+  std::optional<WorkItem> TakeSample() HP_REQUIRES(mu_);
+  bool IsClean(ExtentId id) const HP_REQUIRES(mu_);
   std::optional<WorkItem> TakeBuild(absl::Time now) HP_REQUIRES(mu_);
   std::optional<WorkItem> StartBuild(PageCount pages, PageCount from,
-                                     bool urgent)
+                                     bool urgent, Bytes hot)
       HP_REQUIRES(mu_);
   WorkItem Item(WorkKind kind, SlotId slot) const HP_REQUIRES(mu_);
   PageCount Budget(PageCount ceiling) const HP_REQUIRES(mu_);
@@ -220,6 +272,11 @@ class Pool {
   void SettleClear(const WorkItem& item, WorkOutcome outcome, PoolNews* news)
       HP_REQUIRES(mu_);
   void SettleRetire(const WorkItem& item) HP_REQUIRES(mu_);
+  void SettlePreparation(const WorkItem& item, WorkOutcome outcome,
+                         std::string_view why, PoolNews* news)
+      HP_REQUIRES(mu_);
+  void SettleVerify(const WorkItem& item, WorkOutcome outcome, PoolNews* news)
+      HP_REQUIRES(mu_);
   void SettleLetGo(const WorkItem& item) HP_REQUIRES(mu_);
   void NoteKernel(const std::optional<sys::KernelCounters>& kernel)
       HP_REQUIRES(mu_);
@@ -237,6 +294,14 @@ class Pool {
   std::deque<SlotId> retiring_ HP_GUARDED_BY(mu_);
   std::deque<SlotId> dirty_ HP_GUARDED_BY(mu_);
   std::deque<SlotId> let_go_ HP_GUARDED_BY(mu_);
+  // Granted extents to be prepared, or being so; and those not handed out yet.
+  absl::flat_hash_map<SlotId, Preparation> preparations_ HP_GUARDED_BY(mu_);
+  std::deque<SlotId> to_prepare_ HP_GUARDED_BY(mu_);
+  std::list<VerifyPass> passes_ HP_GUARDED_BY(mu_);
+  Bytes sample_ HP_GUARDED_BY(mu_);  // still to be looked at
+  // Where the next sample begins.
+  SlotId sample_slot_ HP_GUARDED_BY(mu_);
+  Bytes sample_offset_ HP_GUARDED_BY(mu_);
   // Returning extents, and held ones of MEMORY leases, by when to look.
   std::set<std::pair<absl::Time, SlotId>> looks_ HP_GUARDED_BY(mu_);
   std::list<Demand> queue_ HP_GUARDED_BY(mu_);  // by sequence
@@ -257,6 +322,8 @@ class Pool {
   uint64_t hits_ HP_GUARDED_BY(mu_) = 0;
   uint64_t retired_ HP_GUARDED_BY(mu_) = 0;
   uint64_t cleared_ HP_GUARDED_BY(mu_) = 0;
+  Bytes verified_ HP_GUARDED_BY(mu_);
+  uint64_t stray_ HP_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace hugepool

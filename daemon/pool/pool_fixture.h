@@ -110,7 +110,7 @@ class PoolFixture : public testing::Test {
                uint32_t max_extents = 0) {
     MutexLock lock(&pool_->mu());
     pool_->EnqueueLocked({LeaseId(lease), sequence, kDomain, P(pages),
-                          max_extents, P(0)});
+                          max_extents, P(0), Bytes(0)});
   }
   bool Dequeue(uint64_t lease) {
     MutexLock lock(&pool_->mu());

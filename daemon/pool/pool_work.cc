@@ -60,15 +60,27 @@ std::optional<WorkItem> Pool::TakeWork(
     absl::Time now, const std::optional<sys::KernelCounters>& kernel) {
   MutexLock lock(&mu_);
   NoteKernel(kernel);
+  if (auto preparation = TakePreparation()) return preparation;
   if (!dirty_.empty()) {
     const SlotId slot = dirty_.front();
     dirty_.pop_front();
     Go(slot, kDirty, kClearing);
     WorkItem item = Item(WorkKind::kClear, slot);
     item.urgent = !queue_.empty();
+    for (const Demand& d : queue_) {
+      if (d.pages == item.pages) {
+        item.hot = d.hot;
+        break;
+      }
+    }
     return item;
   }
-  return TakeBuild(now);
+  // An operator waits for it, but not as one does who has no memory.
+  if (queue_.empty()) {
+    if (auto verify = TakeVerify()) return verify;
+  }
+  if (auto build = TakeBuild(now)) return build;
+  return TakeSample();
 }
 
 std::optional<WorkItem> Pool::TakeProbe(absl::Time now) {
@@ -86,7 +98,7 @@ std::optional<WorkItem> Pool::TakeProbe(absl::Time now) {
 
 bool Pool::HasWaiters() const {
   MutexLock lock(&mu_);
-  return !queue_.empty();
+  return !queue_.empty() || !preparations_.empty();
 }
 
 PageCount Pool::Budget(PageCount ceiling) const {
@@ -130,7 +142,7 @@ std::optional<WorkItem> Pool::TakeBuild(absl::Time now) {
         PlanDemands(View(), std::vector<Demand>(queue_.begin(), queue_.end()));
     switch (step.kind) {
       case DemandStep::Kind::kBuild:
-        return StartBuild(step.pages, step.from, /*urgent=*/true);
+        return StartBuild(step.pages, step.from, /*urgent=*/true, step.hot);
       case DemandStep::Kind::kDismantle: {
         const SlotId slot = PopClean(step.domain, step.pages);
         Go(slot, kClean, kRetiring);
@@ -144,13 +156,14 @@ std::optional<WorkItem> Pool::TakeBuild(absl::Time now) {
     }
   }
   if (auto fill = NextFill()) {
-    return StartBuild(*fill, PageCount(0), InState(kClean) < config_.low);
+    return StartBuild(*fill, PageCount(0), InState(kClean) < config_.low,
+                      Bytes(0));
   }
   return std::nullopt;
 }
 
 std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
-                                         bool urgent) {
+                                         bool urgent, Bytes hot) {
   SlotId slot;
   if (from.value() > 0) {
     slot = PopClean(DomainId(), from);
@@ -174,12 +187,13 @@ std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
   WorkItem item = Item(WorkKind::kBuild, slot);
   item.from = from;
   item.urgent = urgent;
+  item.hot = hot;
   return item;
 }
 
 ShapeCounts Pool::WantedShapes() const {
-  const PageCount stock = InState(kClean) + InState(kPopulating) +
-                          Budget(config_.target);
+  const PageCount stock = InState(kClean) + InState(kVerifying) +
+                          InState(kPopulating) + Budget(config_.target);
   return PlanShapes(std::min(config_.high, stock), config_.shapes,
                     learner_.Learned());
 }
@@ -187,7 +201,8 @@ ShapeCounts Pool::WantedShapes() const {
 std::optional<PageCount> Pool::NextFill() const {
   PageCount budget = Budget(config_.target);
   const PageCount stock = InState(kClean) + InState(kPopulating) +
-                          InState(kDirty) + InState(kClearing);
+                          InState(kDirty) + InState(kClearing) +
+                          InState(kVerifying);
   if (stock >= config_.high) return std::nullopt;
   budget = std::min(budget, config_.high - stock);
   if (budget.value() == 0) return std::nullopt;
@@ -261,6 +276,16 @@ PoolNews Pool::Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
     case WorkKind::kLetGo:
       SettleLetGo(item);
       break;
+    case WorkKind::kCopy:
+      SettlePreparation(item, outcome, why, &news);
+      break;
+    case WorkKind::kVerify:
+      if (table_->state(item.slot) == kPreparing) {
+        SettlePreparation(item, outcome, why, &news);
+      } else {
+        SettleVerify(item, outcome, &news);
+      }
+      break;
   }
   return news;
 }
@@ -295,7 +320,7 @@ void Pool::SettleProbe(const WorkItem& item, WorkOutcome outcome,
                     outcome == WorkOutcome::kDamaged;
   // The end of a let-go inode is the kernel's own word: nothing is open then.
   const bool both_say_so =
-      free && (r.quiet || r.let_go || r.looks >= kPatience);
+      free && r.readers == 0 && (r.quiet || r.let_go || r.looks >= kPatience);
   if (!both_say_so) {
     if (outcome == WorkOutcome::kUnknown || outcome == WorkOutcome::kFailed) {
       r.in_place = false;

@@ -25,6 +25,7 @@ struct SegmentRequest {
   PlacementMode mode = PlacementMode::kAny;
   std::vector<NodeId> nodes;
   uint32_t max_extents = 0;           // 0: as the pools like
+  Bytes hot;                          // what its holder will touch first
 };
 
 struct HostRequest {

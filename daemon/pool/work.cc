@@ -9,6 +9,8 @@ const char* ToString(WorkKind kind) {
     case WorkKind::kProbe: return "probe";
     case WorkKind::kClear: return "clear";
     case WorkKind::kLetGo: return "let-go";
+    case WorkKind::kCopy: return "copy";
+    case WorkKind::kVerify: return "verify";
   }
   return "unknown";
 }

@@ -3,6 +3,7 @@
 #define HUGEPOOL_DAEMON_POOL_WORK_H_
 
 #include <ostream>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ enum class WorkKind {
   kProbe,   // take the inode back, ask for holders, check what came back
   kClear,   // zero in place
   kLetGo,   // unmap and close; the holder keeps the memory alive
+  kCopy,    // fill with the bytes of other extents
+  kVerify,  // look for bytes that are not zero
 };
 const char* ToString(WorkKind kind);
 
@@ -26,11 +29,21 @@ enum class WorkOutcome {
   kDone,     // as asked. Probe: nobody holds it, and it is whole
   kBusy,     // probe: somebody holds it
   kUnknown,  // probe: cannot tell
-  kDamaged,  // probe: nobody holds it, but size, seals, pages or nodes changed
+  // Probe: nobody holds it, but size, seals, pages or nodes changed. Verify:
+  // there are bytes that are not zero.
+  kDamaged,
   kNoPages,  // build: the kernel has no page for it (or the cgroup forbids it)
   kFailed,   // anything else; the extent is not to be trusted
 };
 const char* ToString(WorkOutcome outcome);
+
+// Bytes of another extent, of any pool.
+struct CopyPiece {
+  SlotId source;
+  Bytes from;    // in the source
+  Bytes offset;  // in the extent that is filled
+  Bytes length;
+};
 
 // The right and the duty to work on one extent. Exactly one exists for an
 // extent in a work state; it must be settled with the pool that gave it.
@@ -49,6 +62,12 @@ class [[nodiscard]] WorkItem {
         urgent(o.urgent),
         live(o.live),
         for_reuse(o.for_reuse),
+        hot(o.hot),
+        verify_from(o.verify_from),
+        verify_to(o.verify_to),
+        pass(o.pass),
+        stray(o.stray),
+        copy(std::move(o.copy)),
         open_(std::exchange(o.open_, false)) {}
   WorkItem& operator=(WorkItem&&) = delete;
   ~WorkItem() { HP_CHECK(!open_, "a work item was dropped without settling"); }
@@ -67,6 +86,14 @@ class [[nodiscard]] WorkItem {
   // Probe: check the node of every page too, since the memory may be reused in
   // place.
   bool for_reuse = false;
+  // Build, clear, copy: what somebody will touch first.
+  Bytes hot;
+  // Verify: what is to be looked at.
+  Bytes verify_from;
+  Bytes verify_to;
+  uint64_t pass = 0;   // Pool::StartVerify(); 0: of none
+  uint64_t stray = 0;  // to be set by who looks: bytes that were not zero
+  std::vector<CopyPiece> copy;
 
  private:
   friend class Pool;
@@ -81,9 +108,18 @@ struct BackExtent {
   Bytes size;
 };
 
+// A granted extent that was to be prepared, and what came of it.
+struct PreparedExtent {
+  LeaseId lease;
+  ExtentId extent;
+  WorkOutcome outcome = WorkOutcome::kDone;
+  std::string why;
+};
+
 // What settling changed, for those above. Delivered outside the pool's mutex.
 struct PoolNews {
   std::vector<BackExtent> back;
+  std::vector<PreparedExtent> prepared;
   bool stock_grew = false;  // waiters may be served now
 };
 

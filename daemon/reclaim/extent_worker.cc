@@ -36,6 +36,10 @@ ExtentWorker::Result ExtentWorker::Execute(Pool& pool, const WorkItem& item) {
       return Retire(pool, item);
     case WorkKind::kLetGo:
       return LetGo(pool, item);
+    case WorkKind::kCopy:
+      return Copy(item);
+    case WorkKind::kVerify:
+      return Verify(item);
   }
   return {WorkOutcome::kFailed, "unknown work"};
 }
@@ -90,7 +94,7 @@ absl::Status ExtentWorker::Finish(const WorkItem& item, sys::HugeFile& file) {
   }
   HP_RETURN_IF_ERROR(file.Map(item.node));
   HP_RETURN_IF_ERROR(deps_.engine->Populate(
-      file, {item.page_size.Of(item.from), size}, Pace::kBackground));
+      file, {item.page_size.Of(item.from), size, item.hot}, Pace::kBackground));
   HP_RETURN_IF_ERROR(CheckNodes(file, item.node));
   HP_ASSIGN_OR_RETURN(sys::FileFacts facts, file.Facts());
   if (facts.allocated != size || facts.size != size) {
@@ -160,7 +164,8 @@ ExtentWorker::Result ExtentWorker::Clear(const WorkItem& item) {
   if (Planted(Defect::kEarlyClean)) end -= item.page_size.bytes();
   if (end > Bytes(0)) {
     const absl::Status zeroed =
-        deps_.engine->Zero(file, {Bytes(0), end}, Pace::kBackground);
+        deps_.engine->Zero(file, {Bytes(0), end, item.hot},
+                            Pace::kBackground);
     if (!zeroed.ok()) return Failed(zeroed);
   }
   if (!file.StillArmed()) {
@@ -195,6 +200,45 @@ ExtentWorker::Result ExtentWorker::LetGo(Pool& pool, const WorkItem& item) {
   // The vault's dup would keep the inode alive when its holders are gone.
   (void)deps_.vault->Remove(VaultName(pool.IdOf(item)));
   return {};
+}
+
+// --- Before a grant, and now and then ------------------------------------------
+
+ExtentWorker::Result ExtentWorker::Copy(const WorkItem& item) {
+  sys::HugeFile& file = *deps_.files->Get(item.slot);
+  std::vector<CopyPart> parts;
+  for (const CopyPiece& p : item.copy) {
+    sys::HugeFile* const source = deps_.files->Get(p.source);
+    if (source == nullptr) {
+      return {WorkOutcome::kFailed, "the descriptor of the source is let go"};
+    }
+    parts.push_back({source, p.from, p.offset, p.length});
+  }
+  absl::Status copied = file.mapped() ? absl::OkStatus() : file.Map(item.node);
+  if (copied.ok()) {
+    copied = deps_.engine->Copy(file, parts, item.hot, Pace::kUrgent);
+  }
+  if (!KeepsMapping(file)) file.Unmap();
+  return copied.ok() ? Result{} : Failed(copied);
+}
+
+// Through the mapping: nobody else can reach the memory.
+ExtentWorker::Result ExtentWorker::Verify(const WorkItem& item) {
+  sys::HugeFile& file = *deps_.files->Get(item.slot);
+  if (!file.mapped()) {
+    const absl::Status mapped = file.Map(item.node);
+    if (!mapped.ok()) return Failed(mapped);
+  }
+  const auto stray = deps_.engine->Verify(
+      file, {item.verify_from, item.verify_to, item.hot},
+      item.urgent ? Pace::kUrgent : Pace::kBackground);
+  if (!KeepsMapping(file)) file.Unmap();
+  if (!stray.ok()) return Failed(stray.status());
+  if (stray->count == 0) return {};
+  return {WorkOutcome::kDamaged,
+          absl::StrCat(stray->count, " bytes are not zero, the first at ",
+                       stray->first.value()),
+          stray->count};
 }
 
 // The planted defect: takes the first page from some living lease of the node.

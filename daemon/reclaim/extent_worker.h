@@ -35,7 +35,8 @@ class ExtentWorker {
   };
   struct Result {
     WorkOutcome outcome = WorkOutcome::kDone;
-    std::string why;  // for people, when not done
+    std::string why;     // for people, when not done
+    uint64_t stray = 0;  // verify: bytes that were not zero
   };
 
   explicit ExtentWorker(const Deps& deps) : deps_(deps) {}
@@ -50,6 +51,8 @@ class ExtentWorker {
   Result Clear(const WorkItem& item);
   Result Retire(Pool& pool, const WorkItem& item);
   Result LetGo(Pool& pool, const WorkItem& item);
+  Result Copy(const WorkItem& item);
+  Result Verify(const WorkItem& item);
   bool KeepsMapping(const sys::HugeFile& file) const;
   absl::Status CheckNodes(sys::HugeFile& file, NodeId node) const;
   void PunchALiveOne(const WorkItem& item);

@@ -100,6 +100,7 @@ class ExtentWorkerTest : public ReclaimFixture {
     log_.clear();
     const auto result = worker_.Execute(*pool_, item);
     why_ = result.why;
+    item.stray = result.stray;
     const std::string what =
         std::string(ToString(item.kind)) + " " + ToString(result.outcome);
     back_ = pool_->Settle(std::move(item), result.outcome, result.why, Now())
@@ -146,7 +147,7 @@ TEST_F(ExtentWorkerTest, GrowsByTheDifferenceOnly) {
   Fill();
   {
     MutexLock lock(&pool_->mu());
-    pool_->EnqueueLocked({kLease, 1, kDomain, PageCount(6), 1, PageCount(0)});
+    pool_->EnqueueLocked({kLease, 1, kDomain, PageCount(6), 1, PageCount(0), Bytes(0)});
   }
   while (DoOne() != "build done") {
   }
@@ -366,6 +367,83 @@ TEST_F(LetGoWorkerTest, NothingOfOursKeepsTheMemoryAlive) {
   EXPECT_EQ(DoOne(), "retire done");
   EXPECT_EQ(State(slot), kEmpty);
   EXPECT_EQ(DoOne(), "build done") << "the slot serves again";
+}
+
+// --- Before a grant, and now and then --------------------------------------------
+
+TEST_F(ExtentWorkerTest, ACopyHasWhatItsSourceHas) {
+  Fill();
+  const SlotId source = Take();
+  sys::FakeHolder holder = Hold(source);
+  for (uint64_t p = 0; p < 4; ++p) {
+    ASSERT_EQ(holder.Write(p, static_cast<uint8_t>(10 + p)),
+              sys::FakeAccess::kOk);
+  }
+  const SlotId slot = Take();
+  Preparation copy;
+  copy.verify = true;
+  copy.copy = {{source, MiB(2), Bytes(0), MiB(6)}};
+  pool_->Prepare(slot, copy);
+  EXPECT_EQ(DoOne(), "verify done");
+  EXPECT_EQ(DoOne(), "copy done");
+  sys::FakeHolder reader = Hold(slot);
+  EXPECT_EQ(reader.Read(0), 11);
+  EXPECT_EQ(reader.Read(2), 13);
+  EXPECT_EQ(reader.Read(3), 0);
+}
+
+TEST_F(ExtentWorkerTest, ASourceThatCannotBeReadFailsTheCopyOnly) {
+  Fill();
+  const SlotId source = Take();
+  sys::FakeHolder holder = Hold(source);
+  const SlotId slot = Take();
+  for (const uint64_t pages : {4, 2}) {  // poisoned, then cut
+    ASSERT_TRUE(holder.Truncate(pages));
+    if (pages == 4) kernel_.FailNext(Op::kRead, EHWPOISON);
+    Preparation copy;
+    copy.copy = {{source, Bytes(0), Bytes(0), MiB(8)}};
+    pool_->Prepare(slot, copy);
+    EXPECT_EQ(DoOne(), "copy failed");
+    EXPECT_EQ(State(slot), kGranted);
+  }
+}
+
+TEST_F(ExtentWorkerTest, VerifyRetiresWhatIsNotZeroOrLost) {
+  Fill();
+  // What must never happen: a byte in clean memory.
+  {
+    sys::FakeHolder ghost =
+        *kernel_.FinishOpen(files_.Get(SlotId(1))->inode(), 0);
+    ASSERT_EQ(ghost.Write(1, 0xA5), sys::FakeAccess::kOk);
+  }
+  pool_->StartVerify(1);
+  EXPECT_EQ(DoOne(), "verify damaged");
+  EXPECT_EQ(why_, "2097152 bytes are not zero, the first at 2097152");
+  EXPECT_EQ(DoOne(), "retire done");
+  // N32: a page that answers with SIGBUS takes its extent away, and no more.
+  kernel_.FailNext(Op::kFindStray, EHWPOISON);
+  EXPECT_EQ(DoOne(), "verify failed");
+  EXPECT_EQ(DoOne(), "retire done");
+  Fill();
+  EXPECT_EQ(pool_->FinishVerify(1)->stray, MiB(2).value());
+}
+
+// N32: the same for what is cleared in place.
+TEST_F(ExtentWorkerTest, N32LostMemoryIsRetiredWhenItIsCleared) {
+  Fill();
+  const SlotId slot = Take(/*in_place=*/true);
+  {
+    sys::FakeHolder holder = Hold(slot);
+    holder.Exit();
+  }
+  watch_.Deliver();
+  pool_->Return(slot, kLease, true);
+  EXPECT_EQ(DoOne(), "probe done");
+  ASSERT_EQ(State(slot), kDirty);
+  kernel_.FailNext(Op::kZero, EHWPOISON);
+  EXPECT_EQ(DoOne(), "clear failed");
+  EXPECT_EQ(DoOne(), "retire done");
+  EXPECT_EQ(State(slot), kEmpty);
 }
 
 }  // namespace

@@ -67,9 +67,10 @@ bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
                      item->node.value(), ": ", ToString(result.outcome), ": ",
                      result.why));
   }
+  item->stray = result.stray;
   PoolNews news = pool.Settle(*std::move(item), result.outcome, result.why,
                               deps_.clock->Now());
-  if (!news.back.empty() || news.stock_grew) deps_.news(std::move(news));
+  if (!news.back.empty() || !news.prepared.empty() || news.stock_grew) deps_.news(std::move(news));
   return true;
 }
 

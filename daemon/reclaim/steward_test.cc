@@ -88,7 +88,7 @@ TEST_F(StewardTest, QuickWorkOfAnyPoolGoesBeforeBuildingInAnother) {
 TEST_F(StewardTest, APoolWithWaitersIsBuiltForFirst) {
   {
     MutexLock lock(&pool_->mu());
-    pool_->EnqueueLocked({kLease, 1, kDomain, PageCount(8), 0, PageCount(0)});
+    pool_->EnqueueLocked({kLease, 1, kDomain, PageCount(8), 0, PageCount(0), Bytes(0)});
   }
   EXPECT_TRUE(steward_->Step());
   EXPECT_TRUE(steward_->Step());
@@ -149,7 +149,7 @@ TEST_F(StewardTest, SomebodyWhoWaitsHurriesWhatIsUnderWay) {
   engine.meanwhile = [&] {
     {
       MutexLock lock(&pool_->mu());
-      pool_->EnqueueLocked({kLease, 1, kDomain, PageCount(8), 0, PageCount(0)});
+      pool_->EnqueueLocked({kLease, 1, kDomain, PageCount(8), 0, PageCount(0), Bytes(0)});
     }
     steward.Wake();
     hurried = engine.hurried;
