@@ -45,6 +45,13 @@ struct PoolConfig {
   bool let_go = false;
 };
 
+// Why a pool wants to build, the most urgent first.
+enum class Need {
+  kWaiters,  // somebody waits for it
+  kLow,      // its clean stock is under the low watermark: the next may wait
+  kRest,     // to be full again
+};
+
 // What a granted extent may expect at its return.
 struct GrantTerms {
   LeaseId lease;
@@ -176,6 +183,18 @@ class Pool {
       HP_EXCLUDES(mu_);
   // Somebody waits for what stewards do here.
   bool HasWaiters() const HP_EXCLUDES(mu_);
+  // How much the pool's next build matters beside those of other pools.
+  Need needs() const HP_EXCLUDES(mu_);
+  PoolNews Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
+                  absl::Time now) HP_EXCLUDES(mu_);
+  // When TakeWork may have something that it has not now; InfiniteFuture: only
+  // when told.
+  absl::Time NextLook() const HP_EXCLUDES(mu_);
+  // Build items: the new file's inode, before the item is settled.
+  void SetInode(const WorkItem& item, uint64_t inode) HP_EXCLUDES(mu_);
+  ExtentId IdOf(const WorkItem& item) const { return table_->id(item.slot); }
+  // Stop filling (shutdown): TakeWork gives no more builds.
+  void StopFilling() HP_EXCLUDES(mu_);
 
   // --- For verification -------------------------------------------------------
   // Has everything looked at that is clean now, under a number of the caller's.
@@ -190,17 +209,6 @@ class Pool {
   void CancelVerify(uint64_t pass) HP_EXCLUDES(mu_);
   // Has `most` of the clean memory looked at, each time where the last one ended.
   void SampleVerify(Bytes most) HP_EXCLUDES(mu_);
-
-  PoolNews Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
-                  absl::Time now) HP_EXCLUDES(mu_);
-  // When TakeWork may have something that it has not now; InfiniteFuture: only
-  // when told.
-  absl::Time NextLook() const HP_EXCLUDES(mu_);
-  // Build items: the new file's inode, before the item is settled.
-  void SetInode(const WorkItem& item, uint64_t inode) HP_EXCLUDES(mu_);
-  ExtentId IdOf(const WorkItem& item) const { return table_->id(item.slot); }
-  // Stop filling (shutdown): TakeWork gives no more builds.
-  void StopFilling() HP_EXCLUDES(mu_);
 
   PoolSnapshot Snapshot() const HP_EXCLUDES(mu_);
   // Counts everything again from the table and compares. For tests and for the

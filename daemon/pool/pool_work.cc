@@ -101,6 +101,12 @@ bool Pool::HasWaiters() const {
   return !queue_.empty() || !preparations_.empty();
 }
 
+Need Pool::needs() const {
+  MutexLock lock(&mu_);
+  if (!queue_.empty()) return Need::kWaiters;
+  return InState(kClean) < config_.low ? Need::kLow : Need::kRest;
+}
+
 PageCount Pool::Budget(PageCount ceiling) const {
   PageCount budget =
       ceiling > charged_ ? ceiling - charged_ : PageCount(0);

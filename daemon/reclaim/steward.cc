@@ -90,18 +90,26 @@ bool Steward::DoQuickWork() {
   return false;
 }
 
+bool Steward::Build() {
+  std::vector<Need> needs;
+  for (const Pool* pool : deps_.pools) needs.push_back(pool->needs());
+  const size_t n = needs.size();
+  for (const Need need : {Need::kWaiters, Need::kLow, Need::kRest}) {
+    for (size_t i = 0; i < n; ++i) {
+      const size_t at = (turn_ + i) % n;
+      if (needs[at] != need || !BuildFor(*deps_.pools[at])) continue;
+      turn_ = at + 1;
+      return true;
+    }
+  }
+  return false;
+}
+
 bool Steward::Step() {
   deps_.worker.engine->Calm();
   if (AnybodyWaits()) deps_.worker.engine->Hurry();
   if (DoQuickWork()) return true;
-  for (Pool* pool : deps_.pools) {
-    if (pool->HasWaiters() && BuildFor(*pool)) return true;
-  }
-  for (size_t i = 0; i < deps_.pools.size(); ++i) {
-    Pool& pool = *deps_.pools[turn_++ % deps_.pools.size()];
-    if (BuildFor(pool)) return true;
-  }
-  return false;
+  return Build();
 }
 
 void Steward::Run() {

@@ -19,7 +19,9 @@
 namespace hugepool {
 
 // Thread-safe. Executes, never decides: which work comes first is the pools'
-// business, except that quick work of any pool goes before building in another.
+// business, and between pools that of what they say they need: quick work of any
+// pool, then building for those who wait, then for pools under their low
+// watermark, then for the rest, in turns where the need is the same.
 class Steward {
  public:
   struct Deps {
@@ -52,12 +54,14 @@ class Steward {
   std::optional<sys::KernelCounters> ReadKernel(const Pool& pool) const;
   bool Do(Pool& pool, std::optional<WorkItem> item);
   bool BuildFor(Pool& pool);
+  // At most one item, for the pool that needs it most.
+  bool Build();
   // At most one item of what takes microseconds.
   bool DoQuickWork();
 
   const Deps deps_;
   ExtentWorker worker_;
-  size_t turn_ = 0;  // which pool builds next
+  size_t turn_ = 0;  // whose turn it is to build, where the need is the same
 
   Mutex mu_;
   CondVar wake_;

@@ -16,13 +16,18 @@ using enum ExtentState;
 class StewardTest : public ReclaimFixture {
  protected:
   StewardTest() {
-    PoolConfig c;
-    c.node = kNode;
-    c.page_size = k1G;
-    c.target = c.high = PageCount(2);
     kernel_.AddPages(kNode, k1G, PageCount(2));
-    giant_ = std::make_unique<Pool>(c, table_.get());
     counters_of_both_ = std::make_unique<sys::FakeKernelPools>(&kernel_);
+    MakePools(PoolConfig{});
+  }
+  // pool_ as `c` says, giant_ beside it, and their steward.
+  void MakePools(const PoolConfig& c) {
+    Make(c);
+    PoolConfig giant;
+    giant.node = kNode;
+    giant.page_size = k1G;
+    giant.target = giant.high = PageCount(2);
+    giant_ = std::make_unique<Pool>(giant, table_.get());
     steward_ = std::make_unique<Steward>(StewardDeps(&clock_));
   }
   Steward::Deps StewardDeps(const Clock* clock) {
@@ -94,6 +99,58 @@ TEST_F(StewardTest, APoolWithWaitersIsBuiltForFirst) {
   EXPECT_TRUE(steward_->Step());
   EXPECT_EQ(Clean(*pool_), PageCount(8));
   EXPECT_EQ(Clean(*giant_), PageCount(0));
+}
+
+TEST_F(StewardTest, APoolUnderItsLowWatermarkIsBuiltForBeforeAFullerOne) {
+  PoolConfig c;
+  c.low = PageCount(8);
+  MakePools(c);
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*pool_), PageCount(4));
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*pool_), PageCount(8)) << "no turn in between";
+  EXPECT_EQ(Clean(*giant_), PageCount(0));
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*giant_), PageCount(1)) << "the rest comes last";
+}
+
+TEST_F(StewardTest, ThoseWhoWaitGoBeforeTheLowWatermark) {
+  PoolConfig c;
+  c.low = PageCount(8);
+  MakePools(c);
+  {
+    MutexLock lock(&giant_->mu());
+    giant_->EnqueueLocked({kLease, 1, kDomain, PageCount(2), 0, PageCount(0)});
+  }
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*giant_), PageCount(2));
+  EXPECT_EQ(Clean(*pool_), PageCount(0));
+}
+
+// A pool that needs it most and cannot get any keeps nobody from building.
+TEST_F(StewardTest, APoolThatCannotBuildHoldsUpNobody) {
+  PoolConfig c;
+  c.low = PageCount(8);
+  MakePools(c);
+  kernel_.TakeOutside(kNode, k2M, PageCount(24));
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*giant_), PageCount(2));
+}
+
+// Two pools that both have waiters take turns: the first does not starve the
+// second.
+TEST_F(StewardTest, PoolsWithWaitersTakeTurns) {
+  for (Pool* pool : {giant_.get(), pool_.get()}) {
+    MutexLock lock(&pool->mu());
+    const PageCount all = pool == giant_.get() ? PageCount(2) : PageCount(8);
+    pool->EnqueueLocked({kLease, 1, kDomain, all, 0, PageCount(0)});
+  }
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*giant_), PageCount(1));
+  EXPECT_EQ(Clean(*pool_), PageCount(4));
 }
 
 // Notes how it is asked to work.
