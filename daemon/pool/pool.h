@@ -1,7 +1,7 @@
 // The books of one pool: all extents of one node and page size.
 //
 // pool.cc has taking, waiting and returning; pool_work.cc what stewards take and
-// settle; pool_prepare.cc what is done before a grant is sent, and verification.
+// settle, pool_fill.cc what of it is building; pool_prepare.cc what is done before a grant is sent, and verification.
 //
 // A pool decides and never acts. It knows no clock, no thread and no system
 // call: stewards take work items from it, do them, and settle them. So the same

@@ -1,9 +1,6 @@
 // What stewards take from a pool, and how it is settled.
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
-#include "daemon/base/check.h"
-#include "daemon/base/plant.h"
 #include "daemon/pool/pool.h"
 
 namespace hugepool {
@@ -27,9 +24,6 @@ absl::Duration LookAfter(uint16_t looks) {
 // extent is retired all the same: the watch's news is late by microseconds, not
 // by this many looks.
 constexpr uint16_t kPatience = 6;
-
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(100);
-constexpr absl::Duration kLastBackoff = absl::Seconds(5);
 
 }  // namespace
 
@@ -101,133 +95,6 @@ bool Pool::HasWaiters() const {
   return !queue_.empty() || !preparations_.empty();
 }
 
-Need Pool::needs() const {
-  MutexLock lock(&mu_);
-  if (!queue_.empty()) return Need::kWaiters;
-  return InState(kClean) < config_.low ? Need::kLow : Need::kRest;
-}
-
-PageCount Pool::Budget(PageCount ceiling) const {
-  PageCount budget =
-      ceiling > charged_ ? ceiling - charged_ : PageCount(0);
-  if (kernel_.has_value()) {
-    // Pages being populated may or may not be in the free count any more:
-    // counting them as used errs on the safe side for a moment.
-    PageCount used = InState(kPopulating);
-    // Others' reservations are host-wide figures, so they count only once a
-    // build has failed for want of pages.
-    if (build_backoff_ > absl::ZeroDuration()) {
-      used = std::max(used, kernel_->reserved);
-    }
-    const PageCount free =
-        kernel_->free > used ? kernel_->free - used : PageCount(0);
-    budget = std::min(budget, free);
-  }
-  return budget;
-}
-
-DemandView Pool::View() const {
-  DemandView view;
-  view.budget = Budget(config_.target);
-  view.coming = InState(kRetiring);
-  for (const auto& [domain, stock] : stock_) {
-    for (const auto& [shape, slots] : stock) {
-      view.clean[domain][shape] = static_cast<uint32_t>(slots.size());
-    }
-  }
-  view.populating = populating_;
-  view.shapes = config_.shapes;
-  return view;
-}
-
-std::optional<WorkItem> Pool::TakeBuild(absl::Time now) {
-  if (!filling_ || now < build_after_) return std::nullopt;
-  build_after_ = absl::InfinitePast();  // over: nothing to wake up for
-  if (!queue_.empty()) {
-    const DemandStep step =
-        PlanDemands(View(), std::vector<Demand>(queue_.begin(), queue_.end()));
-    switch (step.kind) {
-      case DemandStep::Kind::kBuild:
-        return StartBuild(step.pages, step.from, /*urgent=*/true, step.hot);
-      case DemandStep::Kind::kDismantle: {
-        const SlotId slot = PopClean(step.domain, step.pages);
-        Go(slot, kClean, kRetiring);
-        return Item(WorkKind::kRetire, slot);
-      }
-      case DemandStep::Kind::kWait:
-        // Filling now would use up what the waiter is going to need.
-        return std::nullopt;
-      case DemandStep::Kind::kNothing:
-        break;
-    }
-  }
-  if (auto fill = NextFill()) {
-    return StartBuild(*fill, PageCount(0), InState(kClean) < config_.low,
-                      Bytes(0));
-  }
-  return std::nullopt;
-}
-
-std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
-                                         bool urgent, Bytes hot) {
-  SlotId slot;
-  if (from.value() > 0) {
-    slot = PopClean(DomainId(), from);
-    HP_CHECK(slot.valid(), "the base to grow from is in stock");
-    // In this order, so that the ledger never shows the larger size as clean.
-    Go(slot, kClean, kPopulating);
-    SubPages(kPopulating, from);
-    table_->set_pages(slot, pages);
-    AddPages(kPopulating, pages);
-  } else {
-    auto fresh = table_->Allocate({node, page_size, pages});
-    if (!fresh.has_value()) {
-      shortfall_ = absl::StrCat("the extent table is full (limits.max_extents: ",
-                                table_->capacity(), ")");
-      return std::nullopt;
-    }
-    slot = *fresh;
-    records_[slot] = Record{};
-    AddPages(kPopulating, pages);
-  }
-  WorkItem item = Item(WorkKind::kBuild, slot);
-  item.from = from;
-  item.urgent = urgent;
-  item.hot = hot;
-  return item;
-}
-
-ShapeCounts Pool::WantedShapes() const {
-  const PageCount stock = InState(kClean) + InState(kVerifying) +
-                          InState(kPopulating) + Budget(config_.target);
-  return PlanShapes(std::min(config_.high, stock), config_.shapes,
-                    learner_.Learned());
-}
-
-std::optional<PageCount> Pool::NextFill() const {
-  PageCount budget = Budget(config_.target);
-  const PageCount stock = InState(kClean) + InState(kPopulating) +
-                          InState(kDirty) + InState(kClearing) +
-                          InState(kVerifying);
-  if (stock >= config_.high) return std::nullopt;
-  budget = std::min(budget, config_.high - stock);
-  if (budget.value() == 0) return std::nullopt;
-  ShapeCounts have = populating_;
-  for (const auto& [domain, counts] : stock_) {
-    for (const auto& [shape, slots] : counts) {
-      have[shape] += static_cast<uint32_t>(slots.size());
-    }
-  }
-  for (const auto& [shape, wanted] : WantedShapes()) {
-    if (shape <= budget && have[shape] < wanted) return shape;
-  }
-  // The plan is met or does not fit: no page stays idle for that.
-  for (PageCount shape : config_.shapes) {
-    if (shape <= budget) return shape;
-  }
-  return std::nullopt;
-}
-
 absl::Time Pool::NextLook() const {
   MutexLock lock(&mu_);
   absl::Time next = absl::InfiniteFuture();
@@ -238,25 +105,9 @@ absl::Time Pool::NextLook() const {
   return next;
 }
 
-void Pool::StopFilling() {
-  MutexLock lock(&mu_);
-  filling_ = false;
-}
-
 void Pool::SetInode(const WorkItem& item, uint64_t inode) {
   MutexLock lock(&mu_);
   table_->set_inode(item.slot, inode);
-}
-
-void Pool::NoteKernel(const std::optional<sys::KernelCounters>& kernel) {
-  kernel_ = kernel;
-  if (!kernel.has_value()) return;
-  // What we gave back is in limbo until the kernel's free count shows it, which
-  // a pin can put off for ever.
-  const PageCount known = kernel->free + charged_;
-  const PageCount unaccounted =
-      kernel->total > known ? kernel->total - known : PageCount(0);
-  limbo_ = std::min(limbo_, unaccounted);
 }
 
 // --- Settling ---------------------------------------------------------------------
@@ -294,28 +145,6 @@ PoolNews Pool::Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
       break;
   }
   return news;
-}
-
-void Pool::SettleBuild(const WorkItem& item, WorkOutcome outcome,
-                       std::string_view why, absl::Time now, PoolNews* news) {
-  if (outcome == WorkOutcome::kDone && !records_[item.slot].tripped) {
-    table_->set_origin(item.slot, ExtentOrigin::kPopulated);
-    table_->set_domain(item.slot, DomainId());
-    Go(item.slot, kPopulating, kClean);
-    AddClean(item.slot);
-    build_backoff_ = absl::ZeroDuration();
-    shortfall_.clear();
-    news->stock_grew = true;
-    return;
-  }
-  // What was populated of it goes back explicitly (K3).
-  records_[item.slot].stillborn = true;
-  ToRetiring(item.slot, kPopulating);
-  build_backoff_ = build_backoff_ == absl::ZeroDuration()
-                       ? kFirstBackoff
-                       : std::min(kLastBackoff, build_backoff_ * 2);
-  build_after_ = now + build_backoff_;
-  shortfall_ = std::string(why);
 }
 
 void Pool::SettleProbe(const WorkItem& item, WorkOutcome outcome,
