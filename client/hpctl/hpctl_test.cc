@@ -132,7 +132,28 @@ TEST_F(HpctlTest, Health) {
   daemon_.SetStatus(SampleStatus());
   EXPECT_EQ(Run({"health"}), kExitOk);
   EXPECT_EQ(Run({"health", "--ready"}), kExitFailed);
-  EXPECT_THAT(out_, HasSubstr("the kernel has no more pages"));
+  EXPECT_EQ(out_,
+            "alive, not ready: pool of 2 MiB pages on node 0 has 768 MiB of "
+            "1 GiB: the kernel has no more pages\n");
+}
+
+// T7: it serves what it has, and says what is missing.
+TEST_F(HpctlTest, HealthOfADaemonWithFewerPagesThanAskedFor) {
+  v1::GetStatusResponse status = SampleStatus();
+  status.set_ready(true);
+  daemon_.SetStatus(status);
+  EXPECT_EQ(Run({"health", "--ready"}), kExitOk) << "it serves";
+  EXPECT_EQ(out_,
+            "ready, degraded: pool of 2 MiB pages on node 0 has 768 MiB of "
+            "1 GiB: the kernel has no more pages\n");
+  EXPECT_EQ(Run({"-o", "json", "health"}), kExitOk);
+  const auto json = nlohmann::json::parse(out_);
+  EXPECT_EQ(json["degraded"], true);
+  EXPECT_EQ(json["ready"], true);
+  status.mutable_pools(0)->clear_shortfall();
+  daemon_.SetStatus(status);
+  EXPECT_EQ(Run({"-o", "json", "health"}), kExitOk);
+  EXPECT_EQ(nlohmann::json::parse(out_)["degraded"], false);
 }
 
 TEST_F(HpctlTest, Events) {

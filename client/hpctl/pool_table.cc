@@ -11,16 +11,9 @@
 namespace hugepool::hpctl {
 namespace {
 
-// All that the pool has, in whatever state.
-uint64_t Owned(const v1::PoolStatus& p) {
-  return p.clean_bytes() + p.populating_bytes() + p.granted_bytes() +
-         p.held_bytes() + p.returning_bytes() + p.dirty_bytes() +
-         p.retiring_bytes();
-}
-
 // What was never leased since the daemon started: a target that is too large.
 uint64_t NeverLeased(const v1::PoolStatus& p) {
-  return Owned(p) - std::min(Owned(p), p.leased_high_water_bytes());
+  return OwnedBytes(p) - std::min(OwnedBytes(p), p.leased_high_water_bytes());
 }
 
 std::string HitCell(const v1::PoolStatus& p) {
@@ -66,6 +59,12 @@ void PrintWide(const google::protobuf::RepeatedPtrField<v1::PoolStatus>& pools,
 
 }  // namespace
 
+uint64_t OwnedBytes(const v1::PoolStatus& p) {
+  return p.clean_bytes() + p.populating_bytes() + p.granted_bytes() +
+         p.held_bytes() + p.returning_bytes() + p.dirty_bytes() +
+         p.retiring_bytes();
+}
+
 void PrintPools(const google::protobuf::RepeatedPtrField<v1::PoolStatus>& pools,
                 bool wide, std::ostream& out) {
   Table table({"NODE", "PAGE", "TARGET", "CLEAN", "ZEROING", "GRANTED", "HELD",
@@ -82,7 +81,7 @@ void PrintPools(const google::protobuf::RepeatedPtrField<v1::PoolStatus>& pools,
   if (wide) PrintWide(pools, out);
   for (const v1::PoolStatus& p : pools) {
     if (p.shortfall().empty()) continue;
-    const uint64_t owned = Owned(p);
+    const uint64_t owned = OwnedBytes(p);
     const uint64_t missing =
         p.target_bytes() - std::min(p.target_bytes(), owned);
     out << "node " << p.node() << ", " << Bytes(p.page_size())

@@ -112,15 +112,24 @@ int Status(const Globals& globals) {
   return kExitOk;
 }
 
+// What each pool has and what it shall have, where it cannot get the rest.
+std::string WhyDegraded(const v1::GetStatusResponse& status) {
+  std::string why;
+  for (const v1::PoolStatus& pool : status.pools()) {
+    if (pool.shortfall().empty()) continue;
+    absl::StrAppend(&why, why.empty() ? "" : "; ", "pool of ",
+                    ToString(Bytes(pool.page_size())), " pages on node ",
+                    pool.node(), " has ", ToString(Bytes(OwnedBytes(pool))),
+                    " of ", ToString(Bytes(pool.target_bytes())), ": ",
+                    TextCell(pool.shortfall()));
+  }
+  return why;
+}
+
 // Why the daemon is not ready, as far as it says.
 std::string WhyNotReady(const v1::GetStatusResponse& status) {
-  for (const v1::PoolStatus& pool : status.pools()) {
-    if (!pool.shortfall().empty()) {
-      return absl::StrCat("pool of ", ToString(Bytes(pool.page_size())),
-                          " pages on node ", pool.node(), ": ",
-                          TextCell(pool.shortfall()));
-    }
-  }
+  const std::string degraded = WhyDegraded(status);
+  if (!degraded.empty()) return degraded;
   return status.warnings_size() > 0 ? TextCell(status.warnings(0))
                                     : "pools are being filled";
 }
@@ -128,13 +137,18 @@ std::string WhyNotReady(const v1::GetStatusResponse& status) {
 int Health(const Globals& globals, bool must_be_ready) {
   const auto status = GetStatus(globals);
   if (!status.ok()) return Report(globals, status.status());
-  const std::string why = status->ready() ? "" : WhyNotReady(*status);
+  const std::string degraded = WhyDegraded(*status);
+  const std::string why = status->ready() ? degraded : WhyNotReady(*status);
   if (globals.json) {
-    PrintJson(*globals.out,
-              {{"alive", true}, {"ready", status->ready()}, {"why", why}});
+    PrintJson(*globals.out, {{"alive", true},
+                             {"ready", status->ready()},
+                             {"degraded", !degraded.empty()},
+                             {"why", why}});
   } else {
-    *globals.out << (status->ready() ? "ready" : "alive, not ready: " + why)
-                 << "\n";
+    *globals.out << (!status->ready()    ? "alive, not ready: "
+                     : degraded.empty() ? "ready"
+                                        : "ready, degraded: ")
+                 << why << "\n";
   }
   return must_be_ready && !status->ready() ? kExitFailed : kExitOk;
 }

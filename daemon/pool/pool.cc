@@ -341,7 +341,7 @@ PoolSnapshot Pool::Snapshot() const {
     }
   }
   s.wanted = WantedShapes();
-  s.shortfall = shortfall_;
+  s.shortfall = Shortfall();
   s.kernel = kernel_;
   s.leased_high_water = leased_high_water_;
   s.grants = grants_;

@@ -1,7 +1,8 @@
 // The books of one pool: all extents of one node and page size.
 //
 // pool.cc has taking, waiting and returning; pool_work.cc what stewards take and
-// settle, pool_fill.cc what of it is building; pool_prepare.cc what is done before a grant is sent, and verification.
+// settle, of which pool_fill.cc has the building; pool_prepare.cc what is done
+// before a grant is sent, and verification.
 //
 // A pool decides and never acts. It knows no clock, no thread and no system
 // call: stewards take work items from it, do them, and settle them. So the same
@@ -77,7 +78,7 @@ struct PoolSnapshot {
   uint32_t waiters = 0;
   ShapeCounts clean;   // of all domains
   ShapeCounts wanted;  // by the plan
-  std::string shortfall;
+  std::string shortfall;  // why it owns less than its target; empty: it does not
   std::optional<sys::KernelCounters> kernel;
   PageCount leased_high_water;
   uint64_t grants = 0;
@@ -271,6 +272,7 @@ class Pool {
   DemandView View() const HP_REQUIRES(mu_);
   std::optional<PageCount> NextFill() const HP_REQUIRES(mu_);
   ShapeCounts WantedShapes() const HP_REQUIRES(mu_);
+  PageCount Stock() const HP_REQUIRES(mu_);
 
   void SettleBuild(const WorkItem& item, WorkOutcome outcome,
                    std::string_view why, absl::Time now, PoolNews* news)
@@ -288,6 +290,8 @@ class Pool {
   void SettleLetGo(const WorkItem& item) HP_REQUIRES(mu_);
   void NoteKernel(const std::optional<sys::KernelCounters>& kernel)
       HP_REQUIRES(mu_);
+  void NoteNoPages(PageCount wanted) HP_REQUIRES(mu_);
+  std::string Shortfall() const HP_REQUIRES(mu_);
 
   PageCount InState(ExtentState s) const HP_REQUIRES(mu_) {
     return pages_by_state_[static_cast<size_t>(s)];
@@ -323,7 +327,11 @@ class Pool {
   // No build before this time after one found no pages.
   absl::Time build_after_ HP_GUARDED_BY(mu_) = absl::InfinitePast();
   absl::Duration build_backoff_ HP_GUARDED_BY(mu_) = absl::ZeroDuration();
-  std::string shortfall_ HP_GUARDED_BY(mu_);
+  // The largest shape to fill with after a larger build found too few pages.
+  std::optional<PageCount> at_most_ HP_GUARDED_BY(mu_);
+  // Memory was given back since the kernel's counters were read.
+  bool kernel_is_stale_ HP_GUARDED_BY(mu_) = false;
+  std::string shortfall_ HP_GUARDED_BY(mu_);  // why the last build failed
   bool filling_ HP_GUARDED_BY(mu_) = true;
   PageCount leased_high_water_ HP_GUARDED_BY(mu_);
   uint64_t grants_ HP_GUARDED_BY(mu_) = 0;

@@ -19,6 +19,7 @@ constexpr absl::Duration kLastBackoff = absl::Seconds(5);
 
 void Pool::NoteKernel(const std::optional<sys::KernelCounters>& kernel) {
   kernel_ = kernel;
+  kernel_is_stale_ = false;
   if (!kernel.has_value()) return;
   // What we gave back is in limbo until the kernel's free count shows it, which
   // a pin can put off for ever.
@@ -131,11 +132,15 @@ ShapeCounts Pool::WantedShapes() const {
                     learner_.Learned());
 }
 
+// What is clean or will be, without any lease giving up something.
+PageCount Pool::Stock() const {
+  return InState(kClean) + InState(kPopulating) + InState(kDirty) +
+         InState(kClearing) + InState(kVerifying);
+}
+
 std::optional<PageCount> Pool::NextFill() const {
   PageCount budget = Budget(config_.target);
-  const PageCount stock = InState(kClean) + InState(kPopulating) +
-                          InState(kDirty) + InState(kClearing) +
-                          InState(kVerifying);
+  const PageCount stock = Stock();
   if (stock >= config_.high) return std::nullopt;
   budget = std::min(budget, config_.high - stock);
   if (budget.value() == 0) return std::nullopt;
@@ -145,6 +150,9 @@ std::optional<PageCount> Pool::NextFill() const {
       have[shape] += static_cast<uint32_t>(slots.size());
     }
   }
+  // The kernel's counters do not tell all (a cgroup's limit, reservations on
+  // other nodes): what a build has not got no larger one will get.
+  if (at_most_.has_value()) budget = std::min(budget, *at_most_);
   for (const auto& [shape, wanted] : WantedShapes()) {
     if (shape <= budget && have[shape] < wanted) return shape;
   }
@@ -153,6 +161,27 @@ std::optional<PageCount> Pool::NextFill() const {
     if (shape <= budget) return shape;
   }
   return std::nullopt;
+}
+
+// After a build that found too few pages: the next smaller shape, and from the
+// smallest on all of them again.
+void Pool::NoteNoPages(PageCount wanted) {
+  at_most_.reset();
+  for (PageCount shape : config_.shapes) {  // descending
+    if (shape >= wanted) continue;
+    at_most_ = shape;
+    return;
+  }
+}
+
+std::string Pool::Shortfall() const {
+  if (charged_ >= config_.target || Stock() >= config_.high) return "";
+  if (!shortfall_.empty()) return shortfall_;
+  // Between giving back and the next look the counters say less than is there.
+  if (!kernel_.has_value() || kernel_is_stale_) return "";
+  if (Budget(config_.target).value() > 0) return "";
+  return "the kernel has no free page left; raise nr_hugepages or lower the "
+         "target";
 }
 
 void Pool::SettleBuild(const WorkItem& item, WorkOutcome outcome,
@@ -175,6 +204,7 @@ void Pool::SettleBuild(const WorkItem& item, WorkOutcome outcome,
                        : std::min(kLastBackoff, build_backoff_ * 2);
   build_after_ = now + build_backoff_;
   shortfall_ = std::string(why);
+  if (outcome == WorkOutcome::kNoPages) NoteNoPages(item.pages);
 }
 
 void Pool::StopFilling() {

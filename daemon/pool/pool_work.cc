@@ -208,6 +208,8 @@ void Pool::SettleRetire(const WorkItem& item) {
     ++retired_;
     // Pages came free: those who wait for some may try at once.
     build_after_ = absl::InfinitePast();
+    at_most_.reset();
+    kernel_is_stale_ = true;
   }
   Forget(item.slot, kRetiring);
 }
