@@ -193,6 +193,7 @@ absl::Status Daemon::MakeService() {
   service_ = std::make_unique<service::Service>(
       std::move(options),
       service::Service::Deps{domains_.get(), executor_.get(), Clock::Real()});
+  reporter_ = std::make_unique<PoolReporter>(service_->news());
 
   LeaseManager::Options lease;
   lease.acknowledge_within = config_.grants.acknowledge_within;
@@ -290,16 +291,25 @@ void Daemon::Wake(const Pool& pool) {
   }
 }
 
+std::vector<PoolSnapshot> Daemon::Snapshots() const {
+  std::vector<PoolSnapshot> all;
+  for (const auto& pool : host_->pools()) all.push_back(pool->Snapshot());
+  return all;
+}
+
 // Shows the pools to those who watch, and notices when all are filled.
 void Daemon::WatchPools() {
-  bool ready = true;
-  for (const auto& pool : host_->pools()) {
-    const PoolSnapshot s = pool->Snapshot();
-    if (!Filled(s)) ready = false;
-    service_->news()->Publish(PoolChanged{s});
-  }
+  const std::vector<PoolSnapshot> pools = Snapshots();
+  reporter_->TellState(pools);
+  const bool ready = std::all_of(pools.begin(), pools.end(), Filled);
   if (ready && !ready_.exchange(true, std::memory_order_relaxed)) {
-    Log(LogLevel::kInfo, "ready: every pool is filled");
+    const bool degraded =
+        std::any_of(pools.begin(), pools.end(), [](const PoolSnapshot& s) {
+          return !s.shortfall.empty();
+        });
+    Log(LogLevel::kInfo, degraded
+                             ? "ready, degraded: the pools have what there is"
+                             : "ready: every pool is filled");
   }
   // Quickly while it matters, at leisure afterwards.
   executor_->PostAt(
@@ -315,13 +325,8 @@ std::vector<std::string> Daemon::Warnings() {
     MutexLock lock(&warnings_mu_);
     all = warnings_;
   }
-  for (const auto& pool : host_->pools()) {
-    const PoolSnapshot s = pool->Snapshot();
-    if (!s.shortfall.empty()) {
-      all.push_back(absl::StrCat("pool of ", ToString(s.config.page_size),
-                                 " on node ", s.config.node.value(), ": ",
-                                 s.shortfall));
-    }
+  for (const PoolSnapshot& s : Snapshots()) {
+    if (!s.shortfall.empty()) all.push_back(DescribeShortfall(s));
     if (s.kernel.has_value() && s.kernel->anomaly) {
       all.push_back("the kernel's count of reserved huge pages is absurd");
     }

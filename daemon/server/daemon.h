@@ -23,6 +23,7 @@
 #include "daemon/reclaim/steward.h"
 #include "daemon/server/config/config.h"
 #include "daemon/server/machine.h"
+#include "daemon/server/pool_reporter.h"
 #include "daemon/service/server.h"
 #include "daemon/sys/fd_vault.h"
 #include "daemon/sys/inotify_watch.h"
@@ -58,6 +59,7 @@ class Daemon {
   void SetBandwidth(std::optional<Bytes> per_second);
   absl::Status MakeService();
   void Wake(const Pool& pool);
+  std::vector<PoolSnapshot> Snapshots() const;
   void WatchPools();
   std::vector<std::string> Warnings();
   void LogStart();
@@ -92,6 +94,7 @@ class Daemon {
   std::unique_ptr<sys::InotifyWatch> watch_;
   std::unique_ptr<LeaseManager> manager_;
   std::unique_ptr<service::Service> service_;
+  std::unique_ptr<PoolReporter> reporter_;
   bool stopped_ = false;
 };
 
