@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/errno_status.h"
@@ -195,7 +197,45 @@ TEST_F(ExtentWorkerTest, APartialPopulateIsGivenBack) {
   EXPECT_EQ(kernel_.Counters(kNode, k2M)->free, PageCount(8));
 }
 
-// --- Return -----------------------------------------------------------------
+// K3: another program takes pages while an extent is being populated. What the
+// extent got goes back, and what is left is used for smaller ones.
+TEST_F(ExtentWorkerTest, PagesThatOthersTakeMeanwhileAreNotLost) {
+  struct Raced : InlineEngine {
+    absl::Status Populate(sys::HugeFile& file, const FileSpan& span,
+                          Pace pace) override {
+      if (meanwhile) std::exchange(meanwhile, nullptr)();
+      return InlineEngine::Populate(file, span, pace);
+    }
+    std::function<void()> meanwhile;
+  } engine;
+  PoolConfig c;
+  c.shapes = {PageCount(4), PageCount(1)};
+  Make(c);
+  engine.meanwhile = [this] {
+    EXPECT_EQ(kernel_.TakeOutside(kNode, k2M, PageCount(14)), PageCount(14));
+  };
+  ExtentWorker::Deps deps = LoggingDeps();
+  deps.engine = &engine;
+  ExtentWorker worker(deps);
+  auto build = pool_->TakeWork(Now(), *counters_.Read(kNode, k2M));
+  ASSERT_TRUE(build.has_value());
+  const auto result = worker.Execute(*pool_, *build);
+  EXPECT_EQ(result.outcome, WorkOutcome::kNoPages);
+  EXPECT_EQ(kernel_.PagesInInodes(kNode, k2M), PageCount(2)) << "partial";
+  pool_->Settle(*std::move(build), result.outcome, result.why, Now());
+  EXPECT_EQ(DoOne(), "retire done");
+  EXPECT_EQ(kernel_.PagesInInodes(kNode, k2M), PageCount(0));
+  EXPECT_EQ(kernel_.Counters(kNode, k2M)->free, PageCount(2));
+  clock_.Advance(absl::Seconds(1));
+  Fill();
+  EXPECT_EQ(pool_->Snapshot().clean, (ShapeCounts{{PageCount(1), 2}}));
+  EXPECT_EQ(kernel_.Counters(kNode, k2M)->free, PageCount(0));
+  kernel_.ReturnOutside(kNode, k2M, PageCount(14));
+  Fill();
+  EXPECT_EQ(pool_->Snapshot().charged, PageCount(8)) << "nothing was lost";
+}
+
+// --- Return -----------------------------------------------------------------------
 
 TEST_F(ExtentWorkerTest, AReturnIsProbedInTheOrderThatTheDesignArgues) {
   Fill();

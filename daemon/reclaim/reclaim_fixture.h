@@ -28,7 +28,7 @@ class ReclaimFixture : public testing::Test {
     kernel_.AddPages(kFar, k2M, PageCount(8));
     c.node = kNode;
     c.target = c.high = PageCount(8);
-    c.shapes = {PageCount(4)};
+    if (c.shapes.empty()) c.shapes = {PageCount(4)};
     table_ = *ExtentTable::Create(16);
     pool_ = std::make_unique<Pool>(c, table_.get());
   }
