@@ -237,17 +237,25 @@ typedef struct hp_request_options {
 typedef struct hp_segment_options {
   size_t size;
   uint64_t bytes;             /* rounded up to whole pages by the daemon */
-  uint64_t hot_offset;        /* what will be touched first; a hint */
+  uint64_t hot_offset;        /* what will be touched first, below bytes; a hint */
   const uint64_t* page_sizes; /* in order of preference, in bytes */
   size_t page_size_count;     /* 0: any that suits */
   const uint32_t* nodes;      /* NUMA nodes by the kernel's numbers */
   size_t node_count;
   int32_t placement;    /* an hp_placement */
   uint32_t max_extents; /* at most so many descriptors; 0: as may be */
+  /* Begin as a copy of another lease of the same domain (hp_lease_id), from that
+   * offset in its segments laid end to end; NULL: as zeros. A snapshot if nobody
+   * writes to it until the call returns. */
+  const char* copy_from;
+  uint64_t copy_offset;
 } hp_segment_options;
 
 #define HP_SEGMENT_OPTIONS_INIT \
-  { sizeof(hp_segment_options), 0, 0, NULL, 0, NULL, 0, HP_PLACEMENT_ANY, 0 }
+  {                                                                      \
+    sizeof(hp_segment_options), 0, 0, NULL, 0, NULL, 0, HP_PLACEMENT_ANY, \
+        0, NULL, 0                                                        \
+  }
 
 typedef struct hp_request hp_request;
 

@@ -135,7 +135,16 @@ class Request {
                    std::uint32_t max_extents = 0,
                    std::uint64_t hot_offset = 0) {
     segments_.push_back({bytes, std::move(where), std::move(page_sizes),
-                         max_extents, hot_offset});
+                         max_extents, hot_offset, {}, 0});
+    return *this;
+  }
+  // The segment added last begins as a copy of another lease of the same domain
+  // (Lease::id()), from `offset` in its segments laid end to end. A snapshot if
+  // nobody writes to it until Acquire returns.
+  Request& CopyFrom(std::string lease_id, std::uint64_t offset = 0) {
+    if (segments_.empty()) return *this;
+    segments_.back().copy_from = std::move(lease_id);
+    segments_.back().copy_offset = offset;
     return *this;
   }
   Request& Wait(std::chrono::milliseconds limit) {
@@ -173,6 +182,8 @@ class Request {
     std::vector<std::uint64_t> page_sizes;
     std::uint32_t max_extents;
     std::uint64_t hot_offset;
+    std::string copy_from;  // "": zeros
+    std::uint64_t copy_offset;
   };
   struct Free {
     void operator()(hp_request* r) const { hp_request_free(r); }
@@ -199,6 +210,8 @@ class Request {
       o.node_count = s.where.nodes.size();
       o.placement = s.where.placement;
       o.max_extents = s.max_extents;
+      o.copy_from = s.copy_from.empty() ? nullptr : s.copy_from.c_str();
+      o.copy_offset = s.copy_offset;
       if (hp_request_add_segment(request.get(), &o, error->raw()) != HP_OK) {
         return nullptr;
       }

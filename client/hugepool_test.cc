@@ -78,6 +78,7 @@ TEST_F(HugepoolTest, TheRequestArrivesAsMade) {
       Request()
           .Segment(2 * kMiB, Request::Interleave({0, 3}), {1 << 30, 2 << 20}, 1,
                    4096)
+          .CopyFrom("lease-1", 8192)
           .Wait(std::chrono::milliseconds(1500))
           .Flags(HP_REQUEST_SEALED | HP_REQUEST_PRIVATE | HP_REQUEST_NO_MAP)
           .Label("app", "test"));
@@ -92,6 +93,8 @@ TEST_F(HugepoolTest, TheRequestArrivesAsMade) {
   EXPECT_THAT(segment.page_sizes(), ElementsAre(1 << 30, 2 << 20));
   EXPECT_EQ(segment.max_extents(), 1u);
   EXPECT_EQ(segment.hot_offset(), 4096u);
+  EXPECT_EQ(segment.copy_from().lease_id(), "lease-1");
+  EXPECT_EQ(segment.copy_from().offset(), 8192u);
   EXPECT_EQ(request.max_wait().seconds(), 1);
   EXPECT_EQ(request.max_wait().nanos(), 500'000'000);
   EXPECT_EQ(request.lifetime(), hugepool::v1::LIFETIME_SESSION);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "client/hpctl/parse.h"
 #include "daemon/base/errno_status.h"
@@ -58,6 +59,21 @@ absl::Status AddSegments(const AllocationFlags& flags,
     if (!parsed.ok()) return Annotate(parsed.status(), "--hot");
     hot = *parsed;
   }
+  v1::Segment::CopySource copy;
+  if (!flags.copy_from.empty()) {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(flags.copy_from, absl::MaxSplits('@', 1));
+    copy.set_lease_id(parts.first);
+    if (!parts.second.empty()) {
+      const auto offset = ParseBytes(parts.second);
+      if (!offset.ok()) return Annotate(offset.status(), "--copy-from");
+      copy.set_offset(offset->value());
+    }
+    if (flags.sizes.size() > 1) {
+      return absl::InvalidArgumentError(
+          "--copy-from goes with one --size: it fills one segment");
+    }
+  }
   for (const std::string& text : flags.sizes) {
     const auto size = ParseSizeAtNodes(text);
     if (!size.ok()) return Annotate(size.status(), "--size");
@@ -65,6 +81,7 @@ absl::Status AddSegments(const AllocationFlags& flags,
     segment->set_size_bytes(size->size.value());
     segment->set_hot_offset(hot.value());
     if (flags.single_fd) segment->set_max_extents(1);
+    if (!copy.lease_id().empty()) *segment->mutable_copy_from() = copy;
     for (const PageSize p : page_sizes) {
       segment->add_page_sizes(p.bytes().value());
     }
@@ -130,6 +147,8 @@ void AddAllocationFlags(CLI::App* command, AllocationFlags* flags) {
   command->add_option("--wait", flags->wait,
                       "how long to wait for memory, e.g. 5s; else not at all");
   command->add_option("--hot", flags->hot, "offset that is touched first");
+  command->add_option("--copy-from", flags->copy_from,
+                      "begin as a copy of a lease, LEASE[@OFFSET]");
   command->add_option("--lifetime", flags->lifetime,
                       "session, memory or named");
   command->add_option("--name", flags->name, "name of a named lease");

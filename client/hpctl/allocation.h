@@ -21,6 +21,7 @@ struct AllocationFlags {
   bool single_fd = false;
   std::string wait;
   std::string hot;
+  std::string copy_from;  // LEASE[@OFFSET]
   std::string lifetime;
   std::string name;
   std::string time_to_live;

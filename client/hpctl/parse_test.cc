@@ -81,6 +81,20 @@ absl::StatusOr<v1::AcquireRequest> Build(std::vector<std::string> args) {
   return BuildAcquireRequest(flags, v1::LIFETIME_SESSION);
 }
 
+TEST(AllocationTest, CopyOfALease) {
+  const auto whole = Build({"--size", "4G", "--copy-from", "lease-1"});
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  EXPECT_EQ(whole->segments(0).copy_from().lease_id(), "lease-1");
+  EXPECT_EQ(whole->segments(0).copy_from().offset(), 0u);
+  const auto part = Build({"--size", "4G", "--copy-from", "lease-1@2M"});
+  ASSERT_TRUE(part.ok()) << part.status();
+  EXPECT_EQ(part->segments(0).copy_from().offset(), MiB(2).value());
+  EXPECT_FALSE(
+      Build({"--size", "4G", "--size", "2G", "--copy-from", "lease-1"}).ok());
+  EXPECT_FALSE(Build({"--size", "4G", "--copy-from", "lease-1@far"}).ok());
+  EXPECT_FALSE(Build({"--size", "4G"})->segments(0).has_copy_from());
+}
+
 TEST(AllocationTest, Segments) {
   const auto request =
       Build({"--size", "4G@1", "--size=2G", "--page-size", "1G,2M", "--prefer",

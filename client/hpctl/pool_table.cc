@@ -62,7 +62,7 @@ void PrintWide(const google::protobuf::RepeatedPtrField<v1::PoolStatus>& pools,
 uint64_t OwnedBytes(const v1::PoolStatus& p) {
   return p.clean_bytes() + p.populating_bytes() + p.granted_bytes() +
          p.held_bytes() + p.returning_bytes() + p.dirty_bytes() +
-         p.retiring_bytes();
+         p.retiring_bytes() + p.verifying_bytes();
 }
 
 void PrintPools(const google::protobuf::RepeatedPtrField<v1::PoolStatus>& pools,

@@ -110,6 +110,10 @@ int hp_request_add_segment(hp_request* request,
   out->set_size_bytes(segment->bytes);
   out->set_hot_offset(segment->hot_offset);
   out->set_max_extents(segment->max_extents);
+  if (segment->copy_from != nullptr) {
+    out->mutable_copy_from()->set_lease_id(segment->copy_from);
+    out->mutable_copy_from()->set_offset(segment->copy_offset);
+  }
   for (size_t i = 0; i < segment->page_size_count; ++i) {
     out->add_page_sizes(segment->page_sizes[i]);
   }

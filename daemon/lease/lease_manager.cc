@@ -1,5 +1,7 @@
-// Acquiring: from a request to an acknowledged lease. lease_flight.cc has
-// what is on its way, lease_return.cc the way back, sessions.cc the sessions, lease_views.cc what is shown.
+// Acquiring: from a request to an acknowledged lease. lease_prepare.cc has what is
+// done between taking and sending, lease_flight.cc what is on its way,
+// lease_return.cc the way back, sessions.cc the sessions, lease_views.cc what is
+// shown.
 #include "daemon/lease/lease_manager.h"
 
 #include <algorithm>
@@ -17,6 +19,10 @@ namespace {
 // An extent found opened by somebody between probe and grant is replaced by
 // another this often before the client hears of it.
 constexpr int kMaxAttempts = 4;
+
+// Until memory that is looked at is back in stock, at most: at the slowest that
+// memory is, more than any extent takes.
+constexpr absl::Duration kMoment = absl::Seconds(1);
 
 constexpr size_t kMaxName = 128;
 // More than any host has; two of it still fit into 64 bits.
@@ -106,6 +112,9 @@ absl::StatusOr<LeaseManager::Entry*> LeaseManager::Book(SessionId session_id,
     wanted += s.size;
   }
   HP_RETURN_IF_ERROR(deps_.domains->MayCharge(domain, wanted));
+  for (const SegmentRequest& s : spec.segments) {
+    if (s.copy) HP_RETURN_IF_ERROR(FindSource(session->who, s).status());
+  }
   auto entry = std::make_unique<Entry>();
   Lease& lease = entry->lease;
   lease.id = LeaseId((uint64_t{options_.boot_id} << 32) | next_lease_++);
@@ -127,6 +136,7 @@ absl::StatusOr<LeaseManager::Entry*> LeaseManager::Book(SessionId session_id,
                    session->who.uid != options_.daemon_uid;
   entry->starting = true;
   entry->started = deps_.clock->Now();
+  entry->max_wait = spec.max_wait;
   entry->spec = std::move(spec);
   entry->done = std::move(done);
   const LeaseId id = lease.id;
@@ -201,12 +211,17 @@ void LeaseManager::Start(LeaseId id) {
   const bool short_of = refusal.has_value() &&
                         (refusal->reason == RefusalReason::kPoolShort ||
                          refusal->reason == RefusalReason::kTooManyExtents);
-  if (!short_of || !may_wait) return Fail(id, taken.status());
+  // What is only being looked at comes back in a moment.
+  const bool in_a_moment = short_of && !may_wait && deps_.host->Verifying();
+  if (!short_of || !(may_wait || in_a_moment)) return Fail(id, taken.status());
   {
     // Before queueing: the answer can come from another thread at once.
     MutexLock lock(&mu_);
     Entry* entry = FindEntry(id);
-    if (entry != nullptr) entry->waiting = true;
+    if (entry != nullptr) {
+      entry->waiting = true;
+      if (in_a_moment) entry->max_wait = kMoment;
+    }
   }
   auto waited = deps_.host->TakeOrWait(request);
   if (!waited.ok()) return Fail(id, waited.status());
@@ -225,8 +240,7 @@ void LeaseManager::Wait(LeaseId id) {
     entry->starting = false;
     if (!entry->waiting) return;  // served already
     cancelled = entry->doomed;
-    const absl::Duration max_wait = entry->spec.max_wait;
-    deps_.executor->PostAt(entry->started + max_wait,
+    deps_.executor->PostAt(entry->started + entry->max_wait,
                            [this, id] { ExpireWait(id); });
     WaitNews news;
     news.kind = WaitNews::Kind::kQueued;
@@ -238,7 +252,7 @@ void LeaseManager::Wait(LeaseId id) {
   Run(std::move(after));
   if (cancelled && deps_.host->CancelWait(id)) {
     Fail(id, absl::CancelledError("the session ended while it waited"));
-    OnNews(PoolNews{{}, true});  // those behind it may pass now
+    OnNews(PoolNews{.stock_grew = true});  // those behind it may pass now
   }
 }
 
@@ -250,7 +264,7 @@ void LeaseManager::ExpireWait(LeaseId id) {
     MutexLock lock(&mu_);
     const Entry* entry = FindEntry(id);
     if (entry == nullptr) return;
-    waited = entry->spec.max_wait;
+    waited = entry->max_wait;
     for (const auto& s : entry->spec.segments) wanted += s.size;
   }
   Fail(id, hugepool::Refuse(
@@ -260,7 +274,7 @@ void LeaseManager::ExpireWait(LeaseId id) {
                absl::StrCat("no memory for it came within ",
                             absl::FormatDuration(waited))));
   // Those behind it may pass now.
-  OnNews(PoolNews{{}, true});
+  OnNews(PoolNews{.stock_grew = true});
 }
 
 // Ends a request that got no memory.
@@ -290,7 +304,7 @@ void LeaseManager::Fail(LeaseId id, const absl::Status& why) {
 
 // Books the memory under the lease. An error: it was sent back to the pools.
 absl::Status LeaseManager::BookTaken(LeaseId id, Taken& taken, Lease* copy,
-                                     After* after) {
+                                     std::vector<Task>* tasks, After* after) {
   Entry* entry = FindEntry(id);
   HP_CHECK(entry != nullptr, "a lease that is served is booked");
   Lease& lease = entry->lease;
@@ -304,6 +318,7 @@ absl::Status LeaseManager::BookTaken(LeaseId id, Taken& taken, Lease* copy,
     status = MayFly(*session, static_cast<uint32_t>(lease.extents.size()));
   }
   const Bytes size = lease.size();
+  if (status.ok()) status = PlanTasks(*entry, tasks);
   if (status.ok()) {
     status = deps_.domains->Charge(lease.owner.domain, size);
   }
@@ -318,21 +333,26 @@ absl::Status LeaseManager::BookTaken(LeaseId id, Taken& taken, Lease* copy,
     news.waited = deps_.clock->Now() - entry->started;
     after->news.push_back(news);
   }
-  if (!status.ok()) return status;
+  if (!status.ok()) {
+    StopReading(*entry, after);
+    return status;
+  }
   Fly(*session, lease);
   entry->sending = true;
+  entry->preparing = tasks->size();
   *copy = lease;
   return absl::OkStatus();
 }
 
 void LeaseManager::FinishTake(LeaseId id, Taken taken) {
   Lease lease;
+  std::vector<Task> tasks;
   GrantCallback failed;
   absl::Status status;
   After after;
   {
     MutexLock lock(&mu_);
-    status = BookTaken(id, taken, &lease, &after);
+    status = BookTaken(id, taken, &lease, &tasks, &after);
     if (!status.ok()) {
       // Never opened, never charged: it goes back to stock.
       Entry* entry = FindEntry(id);
@@ -351,9 +371,10 @@ void LeaseManager::FinishTake(LeaseId id, Taken taken) {
     if (failed) failed(status);
     // Others may wait for just this. Not from here, which may be called while
     // they are being served.
-    deps_.executor->Post([this] { OnNews(PoolNews{{}, true}); });
+    deps_.executor->Post([this] { OnNews(PoolNews{.stock_grew = true}); });
     return;
   }
+  if (!tasks.empty()) return StartTasks(std::move(tasks));
   FinishSend(id, granter_.Grant(lease, lease.session, lease.request_id));
 }
 

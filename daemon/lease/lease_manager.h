@@ -47,6 +47,8 @@ class LeaseManager {
     uint32_t max_unacknowledged_fds = 2048;
     uint32_t max_sessions = 4096;
     uid_t daemon_uid = 0;
+    // Every byte of what is lent is looked at once more first.
+    bool verify_at_grant = false;
     // Upper half of all lease ids, so that they differ between daemons' lives.
     uint32_t boot_id = 1;
   };
@@ -156,6 +158,18 @@ class LeaseManager {
     std::map<std::string, LeaseId> by_request;  // waiting and granted ones
     std::set<LeaseId> leases;
   };
+  // An extent of another lease that is being copied from.
+  struct Reading {
+    Pool* pool;
+    SlotId slot;
+  };
+  // What is to be done to an extent before it is sent.
+  struct Task {
+    Pool* pool;
+    SlotId slot;
+    Preparation preparation;
+    Bytes distance;  // of what is touched first
+  };
   // A lease and what only the manager knows of it.
   struct Entry {
     Lease lease;
@@ -163,8 +177,15 @@ class LeaseManager {
     bool starting = false;  // between Acquire and the first answer of Host
     bool sending = false;   // the Granter has its files: nobody else may
     bool doomed = false;    // to be ended as soon as sending is over
+    // While sending: extents that stewards still prepare, those that they could
+    // not, what they read, and the first thing that went wrong.
+    size_t preparing = 0;
+    std::set<ExtentId> failed;
+    std::vector<Reading> reading;
+    absl::Status prepared;
     AcquireSpec spec;
     int attempts = 0;
+    absl::Duration max_wait;  // as asked for, or a moment
     absl::Time started;
     GrantCallback done;
   };
@@ -189,7 +210,22 @@ class LeaseManager {
   void Wait(LeaseId id);
   void FinishTake(LeaseId id, Taken taken);
   absl::Status BookTaken(LeaseId id, Taken& taken, Lease* copy,
-                         After* after) HP_REQUIRES(mu_);
+                         std::vector<Task>* tasks, After* after)
+      HP_REQUIRES(mu_);
+  // lease_prepare.cc
+  absl::StatusOr<std::vector<const TakenExtent*>> FindSource(
+      const Identity& caller, const SegmentRequest& segment) const
+      HP_REQUIRES(mu_);
+  absl::Status PlanTasks(Entry& entry, std::vector<Task>* tasks)
+      HP_REQUIRES(mu_);
+  absl::Status StartReading(Entry& entry, const CopySource& source,
+                            const std::vector<const TakenExtent*>& extents)
+      HP_REQUIRES(mu_);
+  void StopReading(Entry& entry, After* after) HP_REQUIRES(mu_);
+  void StartTasks(std::vector<Task> tasks);
+  bool NotePrepared(const PreparedExtent& prepared) HP_REQUIRES(mu_);
+  void FinishTasks(LeaseId id);
+  void GiveUpUnsent(Entry& entry) HP_REQUIRES(mu_);
   absl::Status MayFly(const Session& session, uint32_t fds) const
       HP_REQUIRES(mu_);
   void Fly(Session& session, const Lease& lease) HP_REQUIRES(mu_);

@@ -45,7 +45,7 @@ void LeaseManager::Run(After after) {
     }
   }
   // Those behind it may pass now.
-  if (somebody_left) OnNews(PoolNews{{}, true});
+  if (somebody_left) OnNews(PoolNews{.stock_grew = true});
   for (const auto& call : after.calls) call();
 }
 
@@ -174,8 +174,12 @@ absl::StatusOr<Bytes> LeaseManager::Release(const Identity& caller, LeaseId id,
 
 void LeaseManager::OnNews(const PoolNews& news) {
   After after;
+  std::vector<LeaseId> ready;
   {
     MutexLock lock(&mu_);
+    for (const PreparedExtent& prepared : news.prepared) {
+      if (NotePrepared(prepared)) ready.push_back(prepared.lease);
+    }
     for (const BackExtent& back : news.back) {
       Entry* entry = FindEntry(back.lease);
       // Taken but never charged: FinishTake gave it up and forgot the lease.
@@ -193,6 +197,7 @@ void LeaseManager::OnNews(const PoolNews& news) {
     }
   }
   Run(std::move(after));
+  for (LeaseId id : ready) FinishTasks(id);
   if (!news.stock_grew) return;
   for (Host::Served& served : deps_.host->ServeWaiters()) {
     FinishTake(served.lease, std::move(served.taken));

@@ -99,6 +99,7 @@ absl::Status LeaseManager::CheckInvariants() const {
       }
       const ExtentState state = table.state(e.slot);
       const bool lent = state == ExtentState::kGranted ||
+                        state == ExtentState::kPreparing ||
                         state == ExtentState::kHeld ||
                         state == ExtentState::kReturning ||
                         state == ExtentState::kProbing;
@@ -110,6 +111,12 @@ absl::Status LeaseManager::CheckInvariants() const {
             ToWire(id), " has slot ", e.slot.value(), ", but the ledger says ",
             ToString(state), " of ", ToWire(table.lease(e.slot))));
       }
+    }
+  }
+  for (const auto& [id, entry] : leases_) {
+    if ((entry->preparing > 0 || !entry->reading.empty()) && !entry->sending) {
+      return absl::InternalError(
+          absl::StrCat(ToWire(id), " is prepared but not being sent"));
     }
   }
   for (const DomainView& d : deps_.domains->Views()) {

@@ -377,6 +377,12 @@ std::vector<Host::WaitView> Host::Waits() const HP_NO_THREAD_SAFETY_ANALYSIS {
   return views;
 }
 
+bool Host::Verifying() const {
+  return std::any_of(pools_.begin(), pools_.end(), [](const auto& pool) {
+    return pool->Verifying();
+  });
+}
+
 absl::Status Host::CheckInvariants() const {
   for (const auto& pool : pools_) HP_RETURN_IF_ERROR(pool->CheckInvariants());
   return absl::OkStatus();

@@ -64,6 +64,9 @@ class Host {
     // relaxed: a request beside it may be judged either way.
     draining_.store(draining, std::memory_order_relaxed);
   }
+  // Some clean memory is out of stock for a moment, because it is looked at.
+  bool Verifying() const;
+
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
   const std::vector<std::unique_ptr<Pool>>& pools() const { return pools_; }

@@ -58,7 +58,8 @@ void Pool::SettlePreparation(const WorkItem& item, WorkOutcome outcome,
   }
   preparations_.erase(slot);
   news->prepared.push_back(
-      {table_->lease(slot), table_->id(slot), outcome, std::string(why)});
+      {item.kind, table_->lease(slot), table_->id(slot), outcome,
+       std::string(why)});
 }
 
 void Pool::NeverOpened(SlotId slot) {
@@ -141,6 +142,11 @@ void Pool::CancelVerify(uint64_t pass) {
 void Pool::SampleVerify(Bytes most) {
   MutexLock lock(&mu_);
   sample_ = most;
+}
+
+bool Pool::Verifying() const {
+  MutexLock lock(&mu_);
+  return InState(kVerifying) > PageCount(0);
 }
 
 std::optional<WorkItem> Pool::TakeVerify() {

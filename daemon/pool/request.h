@@ -3,6 +3,7 @@
 #define HUGEPOOL_DAEMON_POOL_REQUEST_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "daemon/base/units.h"
@@ -19,6 +20,12 @@ enum class PlacementMode {
   kInterleave,  // evenly over the listed nodes (none listed: all)
 };
 
+// Another lease, to begin as a copy of.
+struct CopySource {
+  LeaseId lease;
+  Bytes offset;  // in its segments laid end to end
+};
+
 struct SegmentRequest {
   Bytes size;                         // rounded up to the page size
   std::vector<PageSize> page_sizes;   // in order of preference; empty: any
@@ -26,6 +33,7 @@ struct SegmentRequest {
   std::vector<NodeId> nodes;
   uint32_t max_extents = 0;           // 0: as the pools like
   Bytes hot;                          // what its holder will touch first
+  std::optional<CopySource> copy;     // pools do not look at it
 };
 
 struct HostRequest {

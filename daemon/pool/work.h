@@ -110,6 +110,7 @@ struct BackExtent {
 
 // A granted extent that was to be prepared, and what came of it.
 struct PreparedExtent {
+  WorkKind kind = WorkKind::kCopy;
   LeaseId lease;
   ExtentId extent;
   WorkOutcome outcome = WorkOutcome::kDone;

@@ -73,10 +73,6 @@ std::string List(const std::vector<PageSize>& sizes) {
 
 absl::StatusOr<SegmentRequest> SegmentFromWire(
     const v1::Segment& segment, const std::vector<PageSize>& offered) {
-  if (segment.has_copy_from()) {
-    return absl::UnimplementedError(
-        "copy_from: copies of leases are not implemented yet");
-  }
   if (segment.size_bytes() == 0) {
     return Bad("a segment of 0 bytes", "say how much memory is wanted");
   }
@@ -102,6 +98,22 @@ absl::StatusOr<SegmentRequest> SegmentFromWire(
     out.page_sizes.push_back(*size);
   }
   out.max_extents = segment.max_extents();
+  if (segment.hot_offset() >= segment.size_bytes()) {
+    return Bad(absl::StrCat("hot_offset ", segment.hot_offset(),
+                            " is outside of the segment of ",
+                            segment.size_bytes(), " bytes"),
+               "give an offset below size_bytes");
+  }
+  out.hot = Bytes(segment.hot_offset());
+  if (segment.has_copy_from()) {
+    const LeaseId source = LeaseIdFromWire(segment.copy_from().lease_id());
+    if (!source.valid()) {
+      return Bad(absl::StrCat("copy_from of '", segment.copy_from().lease_id(),
+                              "', which is no lease id"),
+                 "give the lease_id of a lease of the same domain");
+    }
+    out.copy = CopySource{source, Bytes(segment.copy_from().offset())};
+  }
   HP_RETURN_IF_ERROR(PlacementFromWire(segment.placement(), &out));
   return out;
 }

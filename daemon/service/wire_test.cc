@@ -84,7 +84,8 @@ TEST(WireTest, ExtentStatesAreTheProtocols) {
   ExpectEqual(S::kClearing, v1::EXTENT_STATE_CLEARING);
   ExpectEqual(S::kRetiring, v1::EXTENT_STATE_RETIRING);
   ExpectEqual(S::kSplitting, v1::EXTENT_STATE_SPLITTING);
-  ExpectEqual(S::kCopying, v1::EXTENT_STATE_COPYING);
+  ExpectEqual(S::kPreparing, v1::EXTENT_STATE_COPYING);
+  ExpectEqual(S::kVerifying, v1::EXTENT_STATE_VERIFYING);
   EXPECT_EQ(kExtentStates - 1, v1::ExtentState_MAX);
 }
 
@@ -182,10 +183,26 @@ TEST(WireTest, EndlessTimesAreCut) {
   EXPECT_EQ(spec->time_to_live, absl::InfiniteDuration());
 }
 
-TEST(WireTest, CopiesAreNotImplemented) {
+TEST(WireTest, ReadsWhatIsTouchedFirstAndWhatIsCopied) {
   v1::AcquireRequest request = Valid();
-  request.mutable_segments(0)->mutable_copy_from()->set_lease_id("x");
-  EXPECT_TRUE(absl::IsUnimplemented(SpecFromWire(request, {k1G, k2M}).status()));
+  v1::Segment* const segment = request.mutable_segments(0);
+  segment->set_hot_offset(segment->size_bytes() - 1);
+  segment->mutable_copy_from()->set_lease_id(hugepool::ToWire(LeaseId(77)));
+  segment->mutable_copy_from()->set_offset(4096);
+  auto spec = SpecFromWire(request, {k1G, k2M});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_EQ(spec->segments[0].hot, Bytes(segment->size_bytes() - 1));
+  ASSERT_TRUE(spec->segments[0].copy.has_value());
+  EXPECT_EQ(spec->segments[0].copy->lease, LeaseId(77));
+  EXPECT_EQ(spec->segments[0].copy->offset, Bytes(4096));
+
+  segment->set_hot_offset(segment->size_bytes());
+  EXPECT_EQ(ReasonFor(request),
+            RefusalReason::kBadRequest);
+  segment->clear_hot_offset();
+  segment->mutable_copy_from()->set_lease_id("x");
+  EXPECT_EQ(ReasonFor(request),
+            RefusalReason::kBadRequest);
 }
 
 TEST(WireTest, RefusalsTravelInTheDetails) {

@@ -159,7 +159,8 @@ v1::PoolStatus ToWire(const PoolSnapshot& pool) {
   out.set_high_bytes(size.Of(pool.config.high).value());
   out.set_clean_bytes(in(ExtentState::kClean));
   out.set_populating_bytes(in(ExtentState::kPopulating));
-  out.set_granted_bytes(in(ExtentState::kGranted));
+  out.set_granted_bytes(in(ExtentState::kGranted) +
+                        in(ExtentState::kPreparing));
   out.set_held_bytes(in(ExtentState::kHeld));
   out.set_returning_bytes(in(ExtentState::kReturning) +
                           in(ExtentState::kProbing));
@@ -176,6 +177,9 @@ v1::PoolStatus ToWire(const PoolSnapshot& pool) {
   out.set_hits(pool.hits);
   out.set_retired(pool.retired);
   out.set_cleared(pool.cleared);
+  out.set_verifying_bytes(in(ExtentState::kVerifying));
+  out.set_verified_bytes(pool.verified.value());
+  out.set_stray_bytes(pool.stray);
   return out;
 }
 

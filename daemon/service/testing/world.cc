@@ -168,6 +168,20 @@ WorkOutcome World::Execute(const WorkItem& item) {
       }
       return WorkOutcome::kFailed;
     }
+    case WorkKind::kCopy: {
+      sys::HugeFile& file = *files_.Get(item.slot);
+      if (!file.Map(item.node).ok()) return WorkOutcome::kFailed;
+      bool copied = true;
+      for (const CopyPiece& p : item.copy) {
+        copied = copied &&
+                 file.CopyFrom(*files_.Get(p.source), p.from, p.offset, p.length)
+                     .ok();
+      }
+      file.Unmap();
+      return copied ? WorkOutcome::kDone : WorkOutcome::kFailed;
+    }
+    case WorkKind::kVerify:
+      return WorkOutcome::kDone;
     case WorkKind::kRetire: {
       auto file = files_.Remove(item.slot);
       if (file != nullptr) file->GiveBack().IgnoreError();
