@@ -122,8 +122,10 @@ int Demote(const Globals& globals, const PoolFlags& flags) {
 int Verify(const Globals& globals, const PoolFlags& flags) {
   v1::VerifyRequest request;
   uint64_t none = 0;
-  if (absl::Status s = Fill(flags, request.mutable_pool(), &none); !s.ok()) {
-    return Report(globals, s);
+  if (!flags.page_size.empty()) {
+    if (absl::Status s = Fill(flags, request.mutable_pool(), &none); !s.ok()) {
+      return Report(globals, s);
+    }
   }
   v1::VerifyResponse r;
   const int code =
@@ -163,8 +165,17 @@ void AddPoolCommands(CLI::App* app, const Globals* globals, Action* action) {
          globals, action, Reclaim);
   AddOne(pool, "demote", "splits large pages into the next size (admin)",
          "how much", globals, action, Demote);
-  AddOne(pool, "verify", "reads clean memory, which must be zero (admin)",
-         nullptr, globals, action, Verify);
+  auto* verify = pool->add_subcommand(
+      "verify", "reads clean memory, which must be zero (admin)");
+  const auto which = std::make_shared<PoolFlags>();
+  auto* node = verify->add_option("--node", which->node,
+                                  "NUMA node; without it every pool is read");
+  auto* size =
+      verify->add_option("--page-size", which->page_size, "e.g. 2M");
+  node->needs(size);
+  size->needs(node);
+  verify->callback(
+      [=] { *action = [=] { return Verify(*globals, *which); }; });
   auto* drain = pool->add_subcommand("drain", "no new leases (admin)");
   const auto undo = std::make_shared<bool>(false);
   drain->add_flag("--undo", *undo, "allow leases again");

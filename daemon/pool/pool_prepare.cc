@@ -49,6 +49,7 @@ void Pool::SettlePreparation(const WorkItem& item, WorkOutcome outcome,
   if (item.kind == WorkKind::kVerify) {
     verified_ += item.verify_to;
     stray_ += item.stray;
+    news->stray = item.stray;
     p.verify = false;
     if (done && !p.copy.empty()) {
       to_prepare_.push_front(slot);
@@ -215,6 +216,7 @@ void Pool::SettleVerify(const WorkItem& item, WorkOutcome outcome,
   const Bytes looked_at = item.verify_to - item.verify_from;
   verified_ += looked_at;
   stray_ += item.stray;
+  news->stray = item.stray;
   for (VerifyPass& pass : passes_) {
     if (item.pass == 0 || pass.id != item.pass) continue;
     pass.at_work = false;

@@ -121,6 +121,7 @@ struct PreparedExtent {
 struct PoolNews {
   std::vector<BackExtent> back;
   std::vector<PreparedExtent> prepared;
+  uint64_t stray = 0;       // bytes that should have been zero and were not
   bool stock_grew = false;  // waiters may be served now
 };
 

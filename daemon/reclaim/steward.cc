@@ -70,7 +70,10 @@ bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
   item->stray = result.stray;
   PoolNews news = pool.Settle(*std::move(item), result.outcome, result.why,
                               deps_.clock->Now());
-  if (!news.back.empty() || !news.prepared.empty() || news.stock_grew) deps_.news(std::move(news));
+  if (!news.back.empty() || !news.prepared.empty() || news.stray > 0 ||
+      news.stock_grew) {
+    deps_.news(std::move(news));
+  }
   return true;
 }
 

@@ -122,6 +122,7 @@ absl::Status Daemon::Make() {
                       const sys::HolderWatch::Event& e) { news->On(e); }));
   HP_RETURN_IF_ERROR(MakeService());
   HP_RETURN_IF_ERROR(MakeStewards());
+  MakeVerifier();
   // Claims the directories: up to here not a page was touched, so that a second
   // daemon on the same directories leaves without a trace (T6).
   HP_RETURN_IF_ERROR(service_->Start(manager_.get(), host_.get()));
@@ -132,6 +133,7 @@ absl::Status Daemon::Make() {
     warnings_.insert(warnings_.end(), grown.begin(), grown.end());
   }
   for (auto& steward : stewards_) steward->Start();
+  verifier_->Start();
   executor_->Post([this] { WatchPools(); });
   LogStart();
   return absl::OkStatus();
@@ -177,6 +179,10 @@ absl::Status Daemon::MakeService() {
   options.admin.set_bandwidth = [this](std::optional<Bytes> per_second) {
     SetBandwidth(per_second);
   };
+  options.admin.verify = [this](const std::vector<Pool*>& pools,
+                                Verifier::Done done) {
+    verifier_->Verify(pools, std::move(done));
+  };
   options.daemon_uid = geteuid();
   options.fd.acknowledge_within = config_.grants.acknowledge_within;
   options.fd.max_unacknowledged_fds =
@@ -205,6 +211,7 @@ absl::Status Daemon::MakeService() {
   lease.max_unacknowledged_fds = static_cast<uint32_t>(std::min<uint64_t>(
       config_.grants.max_unacknowledged_fds, DescriptorLimit() / 2));
   lease.max_sessions = config_.limits.max_sessions;
+  lease.verify_at_grant = config_.verify.at_grant;
   lease.daemon_uid = geteuid();
   lease.boot_id = NewBootId();
   manager_ = std::make_unique<LeaseManager>(
@@ -267,7 +274,8 @@ absl::Status Daemon::MakeStewards() {
     deps.kernel = machine_->shmem() ? nullptr : machine_->kernel();
     deps.clock = Clock::Real();
     deps.cpus = node.worker_cpus;
-    deps.news = [this](PoolNews news) {
+    deps.news = [this, id = node.id](PoolNews news) {
+      if (news.stray > 0) TellStray(id, news.stray);
       executor_->Post(
           [this, news = std::move(news)] { manager_->OnNews(news); });
     };
@@ -283,6 +291,26 @@ absl::Status Daemon::MakeStewards() {
     steward_of_.emplace_back(node.id, stewards_.back().get());
   }
   return absl::OkStatus();
+}
+
+void Daemon::MakeVerifier() {
+  Verifier::Deps deps;
+  for (const auto& pool : host_->pools()) deps.pools.push_back(pool.get());
+  deps.executor = executor_.get();
+  deps.clock = Clock::Real();
+  deps.wake = [this](const Pool& p) { Wake(p); };
+  deps.sample_every =
+      config_.verify.interval.value_or(absl::InfiniteDuration());
+  verifier_ = std::make_unique<Verifier>(std::move(deps));
+}
+
+// The worst news there is, short of having lent it.
+void Daemon::TellStray(NodeId node, uint64_t bytes) {
+  const std::string text = absl::StrCat(
+      bytes, " bytes of clean memory on node ", node.value(),
+      " were not zero; the extent was not lent and goes back to the kernel");
+  Log(LogLevel::kError, text);
+  service_->news()->Publish(Warning{text});
 }
 
 void Daemon::Wake(const Pool& pool) {
@@ -327,6 +355,12 @@ std::vector<std::string> Daemon::Warnings() {
   }
   for (const PoolSnapshot& s : Snapshots()) {
     if (!s.shortfall.empty()) all.push_back(DescribeShortfall(s));
+    if (s.stray > 0) {
+      all.push_back(absl::StrCat(
+          "pool of ", ToString(s.config.page_size), " on node ",
+          s.config.node.value(), ": ", s.stray,
+          " bytes of clean memory were not zero (see the log)"));
+    }
     if (s.kernel.has_value() && s.kernel->anomaly) {
       all.push_back("the kernel's count of reserved huge pages is absurd");
     }
@@ -348,6 +382,8 @@ void Daemon::LogStart() {
 void Daemon::Stop() {
   if (stopped_) return;
   stopped_ = true;
+  // Its callers are calls that the service would wait for.
+  if (verifier_ != nullptr) verifier_->Stop();
   // While clients are told, the pools still take memory back.
   if (service_ != nullptr) service_->Stop(kStopGrace);
   if (host_ != nullptr) {

@@ -21,6 +21,7 @@
 #include "daemon/pool/host.h"
 #include "daemon/reclaim/holder_news.h"
 #include "daemon/reclaim/steward.h"
+#include "daemon/reclaim/verifier.h"
 #include "daemon/server/config/config.h"
 #include "daemon/server/machine.h"
 #include "daemon/server/pool_reporter.h"
@@ -53,9 +54,11 @@ class Daemon {
   absl::Status Make();
   absl::Status MakePools();
   absl::Status MakeStewards();
+  void MakeVerifier();
   std::vector<service::ZeroingFacts> Zeroing() const;
   // The configuration with what an admin changed since.
   Config ConfigNow();
+  void TellStray(NodeId node, uint64_t bytes);
   void SetBandwidth(std::optional<Bytes> per_second);
   absl::Status MakeService();
   void Wake(const Pool& pool);
@@ -94,6 +97,7 @@ class Daemon {
   std::unique_ptr<sys::InotifyWatch> watch_;
   std::unique_ptr<LeaseManager> manager_;
   std::unique_ptr<service::Service> service_;
+  std::unique_ptr<Verifier> verifier_;
   std::unique_ptr<PoolReporter> reporter_;
   bool stopped_ = false;
 };

@@ -78,6 +78,49 @@ grpc::ServerUnaryReactor* AdminService::SetTuning(
   return Answer(context, absl::OkStatus());
 }
 
+absl::StatusOr<std::vector<Pool*>> AdminService::PoolsOf(
+    const v1::PoolSelector& selector) const {
+  std::string there_are;
+  for (const auto& pool : host_->pools()) {
+    if (pool->node.value() == selector.node() &&
+        pool->page_size.bytes().value() == selector.page_size()) {
+      return std::vector<Pool*>{pool.get()};
+    }
+    absl::StrAppend(&there_are, there_are.empty() ? "" : ", ",
+                    ToString(pool->page_size), " on node ",
+                    pool->node.value());
+  }
+  return Refuse(RefusalReason::kUnknownPageSize,
+                absl::StrCat("there is no pool of pages of ",
+                             selector.page_size(), " bytes on node ",
+                             selector.node()),
+                absl::StrCat("pools: ", there_are));
+}
+
+grpc::ServerUnaryReactor* AdminService::Verify(
+    grpc::CallbackServerContext* context, const v1::VerifyRequest* request,
+    v1::VerifyResponse* reply) {
+  const absl::Status allowed = Check(*context);
+  if (!allowed.ok()) return Answer(context, allowed);
+  std::vector<Pool*> pools;
+  if (request->has_pool()) {
+    auto one = PoolsOf(request->pool());
+    if (!one.ok()) return Answer(context, one.status());
+    pools = *std::move(one);
+  } else {
+    for (const auto& pool : host_->pools()) pools.push_back(pool.get());
+  }
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  acts_.verify(pools, [reactor, reply](auto result) {
+    if (result.ok()) {
+      reply->set_verified_bytes(result->verified.value());
+      reply->set_stray_bytes(result->stray);
+    }
+    reactor->Finish(ToGrpc(result.status()));
+  });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* AdminService::GetConfig(
     grpc::CallbackServerContext* context, const v1::GetConfigRequest*,
     v1::GetConfigResponse* reply) {

@@ -6,8 +6,10 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "daemon/base/units.h"
 #include "daemon/pool/host.h"
 #include "daemon/service/identities.h"
@@ -22,6 +24,11 @@ struct AdminActs {
   std::function<std::string()> config_yaml;
   // The cap on background zeroing of each node; nullopt: none.
   std::function<void(std::optional<Bytes> per_second)> set_bandwidth;
+  // Looks at the clean memory of `pools`; calls back once, from any thread.
+  std::function<void(
+      const std::vector<Pool*>& pools,
+      std::function<void(absl::StatusOr<Pool::VerifyResult>)> done)>
+      verify;
 };
 
 // Thread-safe. Answers on connections of admin.sock only; elsewhere every method
@@ -40,6 +47,10 @@ class AdminService : public v1::HugePoolAdmin::CallbackService {
   grpc::ServerUnaryReactor* SetTuning(grpc::CallbackServerContext* context,
                                       const v1::SetTuningRequest* request,
                                       v1::SetTuningResponse* reply) override;
+
+  grpc::ServerUnaryReactor* Verify(grpc::CallbackServerContext* context,
+                                   const v1::VerifyRequest* request,
+                                   v1::VerifyResponse* reply) override;
 
   // Refused as UNIMPLEMENTED today.
   grpc::ServerUnaryReactor* SetPoolTarget(
@@ -62,11 +73,6 @@ class AdminService : public v1::HugePoolAdmin::CallbackService {
                                         v1::RevokeLeaseResponse*) override {
     return NotYet(context, "RevokeLease");
   }
-  grpc::ServerUnaryReactor* Verify(grpc::CallbackServerContext* context,
-                                   const v1::VerifyRequest*,
-                                   v1::VerifyResponse*) override {
-    return NotYet(context, "Verify");
-  }
   grpc::ServerUnaryReactor* ReloadConfig(grpc::CallbackServerContext* context,
                                          const v1::ReloadConfigRequest*,
                                          v1::ReloadConfigResponse*) override {
@@ -74,6 +80,10 @@ class AdminService : public v1::HugePoolAdmin::CallbackService {
   }
 
  private:
+  // The one that `selector` names. UNKNOWN_PAGE_SIZE, listing what there is, where
+  // there is none.
+  absl::StatusOr<std::vector<Pool*>> PoolsOf(
+      const v1::PoolSelector& selector) const;
   // NOT_ALLOWED unless the call came through the admin socket.
   absl::Status Check(const grpc::CallbackServerContext& context) const;
   grpc::ServerUnaryReactor* NotYet(grpc::CallbackServerContext* context,

@@ -143,6 +143,33 @@ TEST(ServerTest, TuningIsForAdminsAndChecked) {
   EXPECT_EQ(world.bandwidth(), std::nullopt);
 }
 
+TEST(ServerTest, VerifyIsForAdminsAndKnowsItsPools) {
+  World world;
+  ASSERT_TRUE(world.WaitClean());
+  const auto verify = [&world](const char* socket, uint32_t node,
+                               uint64_t page_size,
+                               v1::VerifyResponse* response) {
+    Plain admin(world.dir(), socket);
+    grpc::ClientContext context;
+    v1::VerifyRequest request;
+    if (page_size != 0) {
+      request.mutable_pool()->set_node(node);
+      request.mutable_pool()->set_page_size(page_size);
+    }
+    return admin.admin->Verify(&context, request, response);
+  };
+  v1::VerifyResponse all, one, none;
+  EXPECT_EQ(verify("grpc.sock", 0, 0, &none).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_TRUE(verify("admin.sock", 0, 0, &all).ok());
+  EXPECT_GT(all.verified_bytes(), 0u);
+  EXPECT_EQ(all.stray_bytes(), 1u);
+  EXPECT_TRUE(verify("admin.sock", 0, 2 << 20, &one).ok());
+  EXPECT_EQ(one.verified_bytes(), all.verified_bytes());
+  EXPECT_EQ(ReasonOf(verify("admin.sock", 9, 2 << 20, &none)),
+            v1::ERROR_REASON_UNKNOWN_PAGE_SIZE);
+}
+
 TEST(ServerTest, AdminSeesAndReleasesButDoesNotAcquire) {
   World world;
   ASSERT_TRUE(world.WaitClean());

@@ -141,6 +141,15 @@ struct ZeroingConfig {
   friend bool operator==(const ZeroingConfig&, const ZeroingConfig&) = default;
 };
 
+// Looking at clean memory, which must be zero.
+struct VerifyConfig {
+  // Between two samples of each pool; nullopt: none.
+  std::optional<absl::Duration> interval = absl::Minutes(1);
+  bool at_grant = false;  // all that is lent, before it is
+
+  friend bool operator==(const VerifyConfig&, const VerifyConfig&) = default;
+};
+
 struct GrantsConfig {
   absl::Duration acknowledge_within = absl::Seconds(5);
   absl::Duration resume_grace = absl::Seconds(10);
@@ -168,6 +177,7 @@ struct Config {
   SharePageTables share_page_tables = SharePageTables::kAuto;
   Backend backend = Backend::kAuto;
   ZeroingConfig zeroing;
+  VerifyConfig verify;
   GrantsConfig grants;
   LimitsConfig limits;
   LogLevel log_level = LogLevel::kInfo;

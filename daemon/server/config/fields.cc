@@ -133,6 +133,20 @@ constexpr Field<ZeroingConfig> kZeroingFields[] = {
      [](const Value& v, ZeroingConfig* c) { Set(v.AsBool(), &c->idle_class); }},
 };
 
+constexpr Field<VerifyConfig> kVerifyFields[] = {
+    {"interval",
+     [](const Value& v, VerifyConfig* c) {
+       if (v.text() == "off") {
+         c->interval = std::nullopt;
+       } else {
+         Set(v.AsDuration(absl::Seconds(1), absl::Hours(24 * 30)),
+             &c->interval);
+       }
+     }},
+    {"at_grant",
+     [](const Value& v, VerifyConfig* c) { Set(v.AsBool(), &c->at_grant); }},
+};
+
 constexpr Field<GrantsConfig> kGrantsFields[] = {
     {"acknowledge_within",
      [](const Value& v, GrantsConfig* c) {
@@ -273,6 +287,11 @@ std::vector<TopField> SectionFields() {
          ReadSection(v, kZeroingFields, &d->config.zeroing, d);
        },
        Below(kZeroingFields)},
+      {"verify",
+       [](const Value& v, Draft* d, ConfigErrors*) {
+         ReadSection(v, kVerifyFields, &d->config.verify, d);
+       },
+       Below(kVerifyFields)},
       {"grants",
        [](const Value& v, Draft* d, ConfigErrors*) {
          ReadSection(v, kGrantsFields, &d->config.grants, d);

@@ -35,8 +35,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"colour: red",
                 "f.yaml:1: 'colour': there is no such key, known here are: "
                 "listeners, pools, domains, admin, kernel_pages, zeroing, "
-                "grants, limits, reuse, share_page_tables, backend, log_level, "
-                "run_dir"},
+                "verify, grants, limits, reuse, share_page_tables, backend, "
+                "log_level, run_dir"},
         Refusal{"kernel-pages: {mode: off}",
                 "f.yaml:1: 'kernel-pages': there is no such key, did you mean "
                 "'kernel_pages'?"},
@@ -45,8 +45,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"\n- a",
                 "f.yaml:1: a list where a map is needed, write 'key: value' "
                 "lines with: listeners, pools, domains, admin, kernel_pages, "
-                "zeroing, grants, limits, reuse, share_page_tables, backend, "
-                "log_level, run_dir"},
+                "zeroing, verify, grants, limits, reuse, share_page_tables, "
+                "backend, log_level, run_dir"},
         Refusal{"log_level: info\n---\nlog_level: debug\n",
                 "f.yaml:2: a second document begins here, remove the line"},
         Refusal{"{}\nlog_level: debug\n",
@@ -78,6 +78,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"zeroing: {idle_class: maybe}",
                 "f.yaml:1: zeroing.idle_class: 'maybe' is neither, write true "
                 "or false"},
+        Refusal{"verify: {interval: 1ms}",
+                "f.yaml:1: verify.interval: '1ms' is out of range, write 1s "
+                "to 720h"},
         Refusal{"zeroing: {bandwidth: 10}",
                 "f.yaml:1: zeroing.bandwidth: less than 1MiB a second would "
                 "never fill a pool, write more, or none for no cap"},

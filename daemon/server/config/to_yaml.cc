@@ -83,6 +83,12 @@ std::string ZeroingText(const ZeroingConfig& zeroing) {
       "\n  idle_class: ", Text(zeroing.idle_class), "\n");
 }
 
+std::string VerifyText(const VerifyConfig& verify) {
+  return Cat("verify:\n  interval: ",
+             verify.interval.has_value() ? Text(*verify.interval) : "off",
+             "\n  at_grant: ", Text(verify.at_grant), "\n");
+}
+
 std::string GrantsText(const GrantsConfig& grants) {
   return Cat("grants:\n  acknowledge_within: ", Text(grants.acknowledge_within),
              "\n  resume_grace: ", Text(grants.resume_grace),
@@ -115,7 +121,8 @@ std::string ToYaml(const Config& config) {
   }
   Append(&out, "share_page_tables: ", ToString(config.share_page_tables),
          "\nbackend: ", ToString(config.backend), "\n",
-         ZeroingText(config.zeroing), GrantsText(config.grants),
+         ZeroingText(config.zeroing), VerifyText(config.verify),
+         GrantsText(config.grants),
          LimitsText(config.limits), "log_level: ", ToString(config.log_level),
          "\nrun_dir: ", Text(std::string_view(config.run_dir)), "\n");
   return out;

@@ -44,6 +44,9 @@ zeroing:
   stores: auto
   bandwidth: 4GiB/s
   idle_class: true
+verify:
+  interval: 1m
+  at_grant: false
 grants:
   acknowledge_within: 5s
   resume_grace: 10s
@@ -85,6 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
         "share_page_tables: off\nbackend: shmem\nlog_level: warning",
         "zeroing: {threads: 3, stores: plain, bandwidth: none, idle_class: off}",
         "zeroing: {bandwidth: 1234567}",
+        "verify: {interval: off, at_grant: yes}",
+        "verify: {interval: 90s}",
         "grants: {acknowledge_within: 1.5s, resume_grace: 0s}",
         "grants: {acknowledge_within: 1m30.000000001s, resume_grace: 24h}",
         "limits: {max_extents: 1, max_sessions: 2, max_waiters: 0}"));
