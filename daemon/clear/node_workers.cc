@@ -3,9 +3,12 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "daemon/base/errno_status.h"
+#include "daemon/base/log.h"
 #include "daemon/sys/cpu_binding.h"
 
 namespace hugepool {
@@ -21,6 +24,12 @@ constexpr Bytes kHotWindow = KiB(256);
 // takes 200 us, populating 32 MiB 3 ms.
 constexpr Bytes kZeroShare = MiB(8);
 constexpr Bytes kPopulatePiece = MiB(32);
+// What is done between going to the idle class and coming back, which cost a
+// microsecond each: less than 1 % of the 200 us that it takes.
+constexpr uint64_t kIdleBatch = 8;  // pieces
+// How soon one that went idle just after it was brought back is brought back
+// again.
+constexpr absl::Duration kRaiseEvery = absl::Milliseconds(1);
 
 // Where the target lies, counted from the beginning of the span.
 Bytes TargetIn(const FileSpan& span) {
@@ -41,6 +50,12 @@ NodeWorkers::Rate RateOf(const ThreadTuner& tuner, bool tune, int all) {
           .bytes_per_second = tuner.rate()};
 }
 
+Bytes SizeOf(const PieceOrder& order, uint64_t first, uint64_t end) {
+  Bytes size(0);
+  for (uint64_t i = first; i < end; ++i) size += order.At(i).length;
+  return size;
+}
+
 }  // namespace
 
 NodeWorkers::NodeWorkers(const Options& options)
@@ -52,12 +67,13 @@ NodeWorkers::NodeWorkers(const Options& options)
       populate_tuner_(options.threads),
       copy_tuner_(options.threads),
       verify_tuner_(options.threads) {
-  for (int i = 1; i < options_.threads; ++i) {
-    threads_.emplace_back([this] { Loop(); });
-    pthread_setname_np(threads_.back().native_handle(), "hp-worker");
+  for (int i = 0; i < options_.threads; ++i) {
+    Helper& helper = *helpers_.emplace_back(std::make_unique<Helper>());
+    helper.thread = std::thread([this, &helper] { Loop(helper); });
+    pthread_setname_np(helper.thread.native_handle(), "hp-worker");
   }
   MutexLock lock(&mu_);
-  while (running_ < static_cast<int>(threads_.size())) done_.Wait(&mu_);
+  while (running_ < options_.threads) done_.Wait(&mu_);
 }
 
 NodeWorkers::~NodeWorkers() {
@@ -66,24 +82,26 @@ NodeWorkers::~NodeWorkers() {
     stop_ = true;
     work_.SignalAll();
   }
-  for (std::thread& t : threads_) t.join();
+  for (const auto& helper : helpers_) helper->thread.join();
 }
 
 void NodeWorkers::Cancel() {
-  cancelled_.store(true, std::memory_order_relaxed);
   MutexLock lock(&mu_);
+  cancelled_.store(true, std::memory_order_relaxed);
   turn_.SignalAll();
+  done_.SignalAll();
 }
 
 void NodeWorkers::Hurry() {
   MutexLock lock(&mu_);
-  hurried_ = true;
+  hurried_.store(true, std::memory_order_relaxed);
   turn_.SignalAll();
+  done_.SignalAll();
 }
 
 void NodeWorkers::Calm() {
   MutexLock lock(&mu_);
-  hurried_ = false;
+  hurried_.store(false, std::memory_order_relaxed);
 }
 
 void NodeWorkers::SetBandwidth(std::optional<Bytes> per_second) {
@@ -96,7 +114,6 @@ void NodeWorkers::SetBandwidth(std::optional<Bytes> per_second) {
 void NodeWorkers::Nudge() {
   MutexLock lock(&mu_);
   nudged_ = true;
-  turn_.SignalAll();
   done_.SignalAll();
 }
 
@@ -108,15 +125,15 @@ bool NodeWorkers::DoOtherWork() {
   return true;
 }
 
-void NodeWorkers::WaitForTurn(Bytes work, bool caller) {
+void NodeWorkers::WaitForTurn(Bytes work) {
   MutexLock lock(&mu_);
-  if (hurried_ || !throttle_.capped()) return;
+  if (!throttle_.capped()) return;
   absl::Time now = options_.clock->Now();
   const absl::Time until = now + throttle_.Take(work, now);
   const uint64_t caps_set = caps_set_;
-  while (now < until && !hurried_ && caps_set == caps_set_ &&
-         !cancelled_.load(std::memory_order_relaxed)) {
-    if (!caller || !DoOtherWork()) turn_.WaitFor(&mu_, until - now);
+  while (now < until && !hurried_.load(std::memory_order_relaxed) &&
+         caps_set == caps_set_ && !cancelled()) {
+    turn_.WaitFor(&mu_, until - now);
     now = options_.clock->Now();
   }
 }
@@ -131,7 +148,7 @@ absl::Status NodeWorkers::Populate(sys::HugeFile& file, const FileSpan& span,
           [&file, &span](PieceSpan at, bool /*last*/) {
             return file.Populate(span.from + at.offset, at.length);
           });
-  return Run(job, size, piece, &populate_tuner_);
+  return Run(job, piece, &populate_tuner_);
 }
 
 absl::Status NodeWorkers::Zero(sys::HugeFile& file, const FileSpan& span,
@@ -152,7 +169,8 @@ absl::Status NodeWorkers::Zero(sys::HugeFile& file, const FileSpan& span,
             HP_RETURN_IF_ERROR(zero(hot.offset + hot.length, end, *stores_));
             return zero(hot.offset, hot.offset + hot.length, PlainStores());
           });
-  return Run(job, size, kZeroShare, &zero_tuner_);
+  HP_RETURN_IF_ERROR(AllowIdle(job, file, span));
+  return Run(job, kZeroShare, &zero_tuner_);
 }
 
 // By the kernel's own routine (HugeFile::CopyFrom), whose stores are what they
@@ -177,30 +195,45 @@ absl::Status NodeWorkers::Copy(sys::HugeFile& file,
             }
             return absl::OkStatus();
           });
-  return Run(job, size, kZeroShare, &copy_tuner_);
+  return Run(job, kZeroShare, &copy_tuner_);
 }
 
 absl::StatusOr<sys::HugeFile::Stray> NodeWorkers::Verify(sys::HugeFile& file,
                                                          const FileSpan& span,
                                                          Pace pace) {
-  sys::HugeFile::Stray all;
-  if (span.from >= span.to) return all;
-  const Bytes size = span.to - span.from;
-  Mutex mu;  // a leaf; taken for what should not be there
-  Job job(size, kZeroPiece, TargetIn(span), pace,
+  if (span.from >= span.to) return sys::HugeFile::Stray{};
+  // No lock: it may be the idle class that finds them. relaxed: the mutex that
+  // the end of the job passes publishes them.
+  std::atomic<uint64_t> count{0};
+  std::atomic<uint64_t> first{std::numeric_limits<uint64_t>::max()};
+  Job job(span.to - span.from, kZeroPiece, TargetIn(span), pace,
           [&](PieceSpan at, bool /*last*/) -> absl::Status {
             HP_ASSIGN_OR_RETURN(
                 const sys::HugeFile::Stray stray,
                 file.FindStray(span.from + at.offset, at.length));
             if (stray.count == 0) return absl::OkStatus();
-            MutexLock lock(&mu);
-            all.first =
-                all.count == 0 ? stray.first : std::min(all.first, stray.first);
-            all.count += stray.count;
+            count.fetch_add(stray.count, std::memory_order_relaxed);
+            uint64_t known = first.load(std::memory_order_relaxed);
+            while (stray.first.value() < known &&
+                   !first.compare_exchange_weak(known, stray.first.value(),
+                                                std::memory_order_relaxed)) {
+            }
             return absl::OkStatus();
           });
-  HP_RETURN_IF_ERROR(Run(job, size, kZeroShare, &verify_tuner_));
+  HP_RETURN_IF_ERROR(AllowIdle(job, file, span));
+  HP_RETURN_IF_ERROR(Run(job, kZeroShare, &verify_tuner_));
+  sys::HugeFile::Stray all{.count = count.load(std::memory_order_relaxed)};
+  if (all.count > 0) all.first = Bytes(first.load(std::memory_order_relaxed));
   return all;
+}
+
+absl::Status NodeWorkers::AllowIdle(Job& job, sys::HugeFile& file,
+                                    const FileSpan& span) {
+  if (options_.sched == nullptr || Urgent(job)) return absl::OkStatus();
+  job.idle_batch = kIdleBatch;
+  // The pages are there; this puts them into our page tables, or the idle class
+  // would fault them in, which takes locks.
+  return file.Populate(span.from, span.to - span.from);
 }
 
 NodeWorkers::Rate NodeWorkers::zeroing() const {
@@ -213,63 +246,80 @@ NodeWorkers::Rate NodeWorkers::populating() const {
   return RateOf(populate_tuner_, options_.tune, options_.threads);
 }
 
-absl::Status NodeWorkers::Run(Job& job, Bytes size, Bytes smallest,
-                              ThreadTuner* tuner) {
+absl::Status NodeWorkers::Run(Job& job, Bytes smallest, ThreadTuner* tuner) {
   int most = options_.threads;
-  bool capped = false;
+  const bool urgent = Urgent(job);
+  bool undisturbed = urgent;
   {
     MutexLock lock(&mu_);
     if (options_.tune) most = tuner->threads();
-    capped = job.pace == Pace::kBackground && throttle_.capped() && !hurried_;
+    undisturbed |= !throttle_.capped() && job.idle_batch == 0;
   }
   const uint64_t shares =
-      std::max<uint64_t>(1, size.value() / smallest.value());
+      std::max<uint64_t>(1, job.size.value() / smallest.value());
   const int threads =
       static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(most), shares));
   const absl::Time begin = options_.clock->Now();
-  const absl::Status status =
-      threads == 1 ? Work(job, true) : Share(job, threads);
+  const absl::Status status = urgent && threads == 1
+                                  ? Work(job, nullptr)
+                                  : Share(job, urgent ? threads - 1 : threads);
   if (!status.ok()) return status;
   MutexLock lock(&mu_);
-  // Of a job with fewer threads its size is the reason, not the machine; and a
-  // cap says nothing about the machine either.
-  if (threads == most && !capped) {
-    tuner->Note(threads, size, options_.clock->Now() - begin);
+  // Of a job with fewer threads its size is the reason, not the machine; and
+  // what was held back says nothing about the machine either.
+  if (threads == most && undisturbed) {
+    tuner->Note(threads, job.size, options_.clock->Now() - begin);
   }
   return status;
 }
 
-absl::Status NodeWorkers::Share(Job& job, int threads) {
-  {
-    MutexLock lock(&mu_);
-    job_ = &job;
-    status_ = absl::OkStatus();
-    wanted_ = threads - 1;
-    busy_ = threads - 1;
-    for (int i = 0; i < wanted_; ++i) work_.Signal();
-  }
-  const absl::Status mine = Work(job, true);
+absl::Status NodeWorkers::Share(Job& job, int helpers) {
+  absl::Status mine;
+  bool joined = false;
   MutexLock lock(&mu_);
-  // Those that have not come yet would find nothing to do.
-  busy_ -= std::exchange(wanted_, 0);
-  // The others may have to wait for the cap.
+  job_ = &job;
+  status_ = absl::OkStatus();
+  wanted_ = helpers;
+  busy_ = helpers;
+  for (int i = 0; i < helpers; ++i) work_.Signal();
   while (busy_ > 0) {
-    if (job.pace == Pace::kUrgent || !DoOtherWork()) done_.Wait(&mu_);
+    if (!joined && (Urgent(job) || cancelled())) {
+      joined = true;
+      mu_.Unlock();
+      RaiseHelpers();
+      mine = Work(job, nullptr);
+      mu_.Lock();
+      // Those that have not come yet would find nothing to do.
+      busy_ -= std::exchange(wanted_, 0);
+    } else if (job.pace == Pace::kBackground && DoOtherWork()) {
+      // Then look again.
+    } else if (joined && job.idle_batch > 0) {
+      mu_.Unlock();
+      RaiseHelpers();
+      mu_.Lock();
+      if (busy_ > 0) done_.WaitFor(&mu_, kRaiseEvery);
+    } else {
+      done_.Wait(&mu_);
+    }
   }
   job_ = nullptr;
   return mine.ok() ? status_ : mine;
 }
 
-absl::Status NodeWorkers::Work(Job& job, bool caller) {
+absl::Status NodeWorkers::Work(Job& job, Helper* self) {
   const uint64_t count = job.order.count();
   while (true) {
-    const uint64_t i = job.next.fetch_add(1, std::memory_order_relaxed);
-    if (i >= count) return absl::OkStatus();
-    const PieceSpan at = job.order.At(i);
-    if (job.pace == Pace::kBackground) WaitForTurn(at.length, caller);
-    absl::Status status = cancelled_.load(std::memory_order_relaxed)
-                              ? absl::CancelledError("the daemon is stopping")
-                              : job.piece(at, i + 1 == count);
+    const bool background = !Urgent(job);
+    const bool idle = background && self != nullptr && job.idle_batch > 0 &&
+                      !no_way_back_.load(std::memory_order_relaxed);
+    const uint64_t many = idle ? job.idle_batch : 1;
+    const uint64_t first = job.next.fetch_add(many, std::memory_order_relaxed);
+    if (first >= count) return absl::OkStatus();
+    const Batch batch = {first, std::min(first + many, count)};
+    if (background) WaitForTurn(SizeOf(job.order, batch.first, batch.end));
+    const absl::Status status = idle && !Urgent(job)
+                                    ? IdlePieces(job, batch, *self)
+                                    : Pieces(job, batch);
     if (!status.ok()) {
       // Nobody starts another piece: the rest is not wanted any more.
       job.next.store(count, std::memory_order_relaxed);
@@ -278,9 +328,47 @@ absl::Status NodeWorkers::Work(Job& job, bool caller) {
   }
 }
 
-void NodeWorkers::Loop() {
+absl::Status NodeWorkers::Pieces(Job& job, Batch batch) {
+  for (uint64_t i = batch.first; i < batch.end; ++i) {
+    if (cancelled()) return absl::CancelledError("the daemon is stopping");
+    HP_RETURN_IF_ERROR(job.piece(job.order.At(i), i + 1 == job.order.count()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NodeWorkers::IdlePieces(Job& job, Batch batch, Helper& self) {
+  // Before it goes: from here on whoever hurries brings it back.
+  self.idle.store(true, std::memory_order_relaxed);
+  // Where it cannot go, it works as it is.
+  const bool went = options_.sched->SetIdle(self.id).ok();
+  const absl::Status status = Pieces(job, batch);
+  const absl::Status back =
+      went ? options_.sched->SetNormal(self.id) : absl::OkStatus();
+  self.idle.store(false, std::memory_order_relaxed);
+  if (!back.ok() && !no_way_back_.exchange(true, std::memory_order_relaxed)) {
+    Log(LogLevel::kError,
+        absl::StrCat(
+            "a worker cannot leave the idle class: ", back.message(),
+            "; no other will go there. Start hugepoold anew with "
+            "CAP_SYS_NICE or LimitNICE=20, or with zeroing.idle_class: "
+            "false"));
+  }
+  return status;
+}
+
+void NodeWorkers::RaiseHelpers() {
+  if (options_.sched == nullptr) return;
+  for (const auto& helper : helpers_) {
+    if (!helper->idle.load(std::memory_order_relaxed)) continue;
+    // Where it fails the helper itself tells.
+    (void)options_.sched->SetNormal(helper->id);
+  }
+}
+
+void NodeWorkers::Loop(Helper& self) {
   sys::BindThisThread(options_.cpus);
   MutexLock lock(&mu_);
+  self.id = sys::ThisThread();
   ++running_;
   done_.SignalAll();
   while (true) {
@@ -289,7 +377,7 @@ void NodeWorkers::Loop() {
     --wanted_;
     Job* const job = job_;
     mu_.Unlock();
-    const absl::Status status = Work(*job, false);
+    const absl::Status status = Work(*job, &self);
     mu_.Lock();
     if (!status.ok() && status_.ok()) status_ = status;
     if (--busy_ == 0) done_.SignalAll();

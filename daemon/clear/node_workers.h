@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -18,11 +19,12 @@
 #include "daemon/clear/store_routines.h"
 #include "daemon/clear/thread_tuner.h"
 #include "daemon/clear/throttle.h"
+#include "daemon/sys/sched_class.h"
 
 namespace hugepool {
 
-// Cuts a span into pieces and has them done by the node's threads, the caller's
-// being one of them. One job at a time (the node's steward).
+// Cuts a span into pieces and has them done by the node's threads. One job at a
+// time (the node's steward).
 //
 // The pieces come from both ends inwards, the one at the target last, and 256
 // KiB of that by ordinary stores: they are what a holder touches first. Threads
@@ -32,11 +34,25 @@ namespace hugepool {
 // Populating: inside one extent fallocate() would hold the inode lock and not
 // scale; MADV_POPULATE_WRITE on separate parts does (9.5 -> 15.5 GB/s on two
 // threads where this was measured).
+//
+// Manners. Background jobs are the helpers'; their caller waits, does other
+// work meanwhile, and is there when somebody hurries: then it takes part.
+// Zeroing in place and verifying go to the idle class, where `Options::sched`
+// allows it, for a few pieces at a time. A thread of the idle class may not run
+// for a second beside busy ones, and cannot help itself. So it takes no lock,
+// waits for nothing and faults no page in, since a starved holder of a lock
+// would stop those who want it: only IdlePieces() runs there. And the caller
+// brings it back from outside when somebody hurries or ends the job.
+// Populating and copying are never idle class. The kernel populates under
+// mmap_lock and a mutex out of a small table that the faults of the whole
+// system share, and locks pages of a holder to read them. They have the cap
+// alone.
 class NodeWorkers : public Engine {
  public:
   struct Options {
     std::vector<int> cpus;  // to run on; empty: anywhere
-    int threads = 1;        // at most, the caller included
+    // At most, for one job. So many helpers are made.
+    int threads = 1;
     // Finds out how many of them are worth it, for each kind of work; else all
     // are used that a span has work for.
     bool tune = false;
@@ -45,6 +61,9 @@ class NodeWorkers : public Engine {
     const Clock* clock = Clock::Real();
     // Of background jobs; nullopt: no cap.
     std::optional<Bytes> bandwidth;
+    // For zeroing in the background; nullptr: in the normal class. A thread
+    // that went idle must be able to come back (sys::CanLeaveIdleClass).
+    sys::SchedClass* sched = nullptr;
   };
   // What it has found out, for people.
   struct Rate {
@@ -92,32 +111,70 @@ class NodeWorkers : public Engine {
     // `target` is a part of the span, counted from its beginning.
     Job(Bytes size, Bytes piece_size, Bytes target, Pace pace, Piece piece)
         : order(size, piece_size, target),
+          size(size),
           pace(pace),
           piece(std::move(piece)) {}
     const PieceOrder order;
+    const Bytes size;
     const Pace pace;
     const Piece piece;
+    // Pieces that a helper may take at a time, in the idle class; 0: one, and
+    // in the normal class.
+    uint64_t idle_batch = 0;
     // relaxed: a ticket dispenser. What the pieces wrote is published by the
     // mutex that the end of the job passes.
     std::atomic<uint64_t> next{0};
   };
+  struct Helper {
+    std::thread thread;
+    pid_t id = 0;  // written before it counts as running
+    // relaxed: the caller looks again every millisecond, and bringing back one
+    // that is normal already does nothing.
+    std::atomic<bool> idle{false};
+  };
+  // Pieces [first, end) of a job.
+  struct Batch {
+    uint64_t first = 0;
+    uint64_t end = 0;
+  };
 
+  // Lets helpers do it in the idle class, where that may be: what only touches
+  // this mapped, whole span of a file that nobody else has.
+  absl::Status AllowIdle(Job& job, sys::HugeFile& file, const FileSpan& span);
   // `smallest`: less is not worth a thread of its own.
-  absl::Status Run(Job& job, Bytes size, Bytes smallest, ThreadTuner* tuner)
+  absl::Status Run(Job& job, Bytes smallest, ThreadTuner* tuner)
       HP_EXCLUDES(mu_);
-  absl::Status Share(Job& job, int threads) HP_EXCLUDES(mu_);
-  // `caller`: on the thread of the job's caller.
-  absl::Status Work(Job& job, bool caller) HP_EXCLUDES(mu_);
+  absl::Status Share(Job& job, int helpers) HP_EXCLUDES(mu_);
+  // Takes pieces until there are none. `self`: the helper whose thread this is,
+  // or nullptr.
+  absl::Status Work(Job& job, Helper* self) HP_EXCLUDES(mu_);
+  // The pieces of a batch, with a look at the stop flag before each.
+  absl::Status Pieces(Job& job, Batch batch) HP_EXCLUDES(mu_);
+  // The same, in the idle class.
+  absl::Status IdlePieces(Job& job, Batch batch, Helper& self) HP_EXCLUDES(mu_);
+  // Brings back whoever is idle.
+  void RaiseHelpers() HP_EXCLUDES(mu_);
+  bool Urgent(const Job& job) const {
+    return job.pace == Pace::kUrgent ||
+           hurried_.load(std::memory_order_relaxed);
+  }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   // Until the cap allows for `work` more, or somebody hurries.
-  void WaitForTurn(Bytes work, bool caller) HP_EXCLUDES(mu_);
+  void WaitForTurn(Bytes work) HP_EXCLUDES(mu_);
   // What SetMeanwhile() gave, after a Nudge(); false: there was none.
   bool DoOtherWork() HP_REQUIRES(mu_);
-  void Loop();
+  void Loop(Helper& self);
 
   const Options options_;
   const StoreRoutine* const stores_;
-  // relaxed: once set it stays; being seen a piece later is what is promised.
+  // Both are written under mu_, for those who wait; read without it between
+  // pieces, relaxed: being seen a piece later is what is promised. The first,
+  // once set, stays.
   std::atomic<bool> cancelled_{false};
+  std::atomic<bool> hurried_{false};
+  // relaxed: a latch. Some helper could not leave the idle class: what the
+  // start found has changed.
+  std::atomic<bool> no_way_back_{false};
 
   mutable Mutex mu_;
   CondVar work_;
@@ -125,7 +182,6 @@ class NodeWorkers : public Engine {
   CondVar turn_;
   Throttle throttle_ HP_GUARDED_BY(mu_);
   uint64_t caps_set_ HP_GUARDED_BY(mu_) = 0;  // SetBandwidth() calls
-  bool hurried_ HP_GUARDED_BY(mu_) = false;
   bool nudged_ HP_GUARDED_BY(mu_) = false;
   std::function<void()> meanwhile_;  // set before the first job
   ThreadTuner zero_tuner_ HP_GUARDED_BY(mu_);
@@ -133,12 +189,13 @@ class NodeWorkers : public Engine {
   ThreadTuner copy_tuner_ HP_GUARDED_BY(mu_);
   ThreadTuner verify_tuner_ HP_GUARDED_BY(mu_);
   Job* job_ HP_GUARDED_BY(mu_) = nullptr;
-  int wanted_ HP_GUARDED_BY(mu_) = 0;   // threads that shall still join the job
+  int wanted_ HP_GUARDED_BY(mu_) = 0;   // helpers that shall still join the job
   int busy_ HP_GUARDED_BY(mu_) = 0;     // that shall or did, and have not ended
-  int running_ HP_GUARDED_BY(mu_) = 0;  // threads that have started
+  int running_ HP_GUARDED_BY(mu_) = 0;  // that have started
   absl::Status status_ HP_GUARDED_BY(mu_);
   bool stop_ HP_GUARDED_BY(mu_) = false;
-  std::vector<std::thread> threads_;
+  // Made by the constructor, of one length ever since.
+  std::vector<std::unique_ptr<Helper>> helpers_;
 };
 
 }  // namespace hugepool

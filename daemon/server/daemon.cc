@@ -254,7 +254,22 @@ std::vector<service::ZeroingFacts> Daemon::Zeroing() const {
   return all;
 }
 
+sys::SchedClass* Daemon::IdleClass() {
+  if (!config_.zeroing.idle_class) return nullptr;
+  const absl::Status can = sys::CanLeaveIdleClass(sched_);
+  if (can.ok()) return &sched_;
+  MutexLock lock(&warnings_mu_);
+  warnings_.push_back(absl::StrCat(
+      "zeroing.idle_class is not in force, clearing in the background runs in "
+      "the normal class: a thread could not leave the idle class again (",
+      can.message(),
+      "); give the service LimitNICE=20 or CAP_SYS_NICE, or set "
+      "zeroing.idle_class to false"));
+  return nullptr;
+}
+
 absl::Status Daemon::MakeStewards() {
+  sys::SchedClass* const sched = IdleClass();
   for (const sys::NodeInfo& node : machine_->topology().nodes()) {
     Steward::Deps deps;
     for (const auto& pool : host_->pools()) {
@@ -269,6 +284,7 @@ absl::Status Daemon::MakeStewards() {
     workers.tune = !config_.zeroing.threads.has_value();
     workers.stores = stores.routine;
     workers.bandwidth = config_.zeroing.bandwidth;
+    workers.sched = sched;
     engines_.push_back(
         {node.id, stores, std::make_unique<NodeWorkers>(workers)});
     deps.kernel = machine_->shmem() ? nullptr : machine_->kernel();

@@ -28,6 +28,7 @@
 #include "daemon/service/server.h"
 #include "daemon/sys/fd_vault.h"
 #include "daemon/sys/inotify_watch.h"
+#include "daemon/sys/sched_class.h"
 
 namespace hugepool::server {
 
@@ -55,6 +56,8 @@ class Daemon {
   absl::Status MakePools();
   absl::Status MakeStewards();
   void MakeVerifier();
+  // For background work; nullptr: it stays in the normal class.
+  sys::SchedClass* IdleClass();
   std::vector<service::ZeroingFacts> Zeroing() const;
   // The configuration with what an admin changed since.
   Config ConfigNow();
@@ -77,6 +80,7 @@ class Daemon {
   std::unique_ptr<ExtentTable> table_;
   std::unique_ptr<ExtentFiles> files_;
   sys::NoVault vault_;
+  sys::LinuxSchedClass sched_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<ThreadExecutor> executor_;
   std::unique_ptr<Domains> domains_;

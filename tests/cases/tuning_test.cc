@@ -92,6 +92,24 @@ TEST_F(TuningTest, WhatIsReleasedComesBackWhileTheCapHoldsTheRestUp) {
       << "it waited no longer, so this showed nothing";
 }
 
+// A thread that cannot leave the idle class again must not go there.
+TEST_F(TuningTest, ADaemonThatMayNotUseTheIdleClassSaysSo) {
+  if (!HavePages(4)) return;
+  for (const bool may : {false, true}) {
+    RunAs as = UnprivilegedDaemon();
+    if (may) as.caps += ",sys_nice";
+    StartDaemon({.config = PoolOf2M(4), .as = as});
+    const auto status = daemon_->GetStatus();
+    ASSERT_TRUE(status.ok()) << status.status();
+    bool says = false;
+    for (const std::string& warning : status->warnings()) {
+      says |= warning.find("LimitNICE=20") != std::string::npos;
+    }
+    EXPECT_EQ(says, !may) << status->ShortDebugString();
+    daemon_.reset();
+  }
+}
+
 TEST_F(TuningTest, AnAdminChangesTheCapWhileItRuns) {
   if (!StartSlowly(16)) return;
   auto client = NewClient();
