@@ -1,20 +1,12 @@
 // The idle class on the real machine: beside busy processes.
-#include <sched.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <memory>
 #include <thread>
-#include <vector>
 
 #include "daemon/base/mutex.h"
 #include "daemon/clear/node_workers.h"
-#include "daemon/sys/cpu_binding.h"
 #include "daemon/sys/real_huge_memory.h"
 #include "daemon/sys/sched_class.h"
+#include "daemon/sys/testing/busy_children.h"
 #include "daemon/sys/testing/reserve_pages.h"
 #include "gtest/gtest.h"
 
@@ -23,39 +15,6 @@ namespace {
 
 constexpr NodeId kNode(0);
 constexpr PageCount kPages(512);
-
-// One process on each CPU that wants all of its time. Made before there are
-// threads.
-class BusyMachine {
- public:
-  BusyMachine() {
-    cpu_set_t allowed;
-    CPU_ZERO(&allowed);
-    EXPECT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (!CPU_ISSET(cpu, &allowed)) continue;
-      const pid_t child = fork();
-      if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        sys::BindThisThread({cpu});
-        while (true) std::atomic_signal_fence(std::memory_order_seq_cst);
-      }
-      EXPECT_GT(child, 0);
-      children_.push_back(child);
-    }
-  }
-  BusyMachine(const BusyMachine&) = delete;
-  BusyMachine& operator=(const BusyMachine&) = delete;
-  ~BusyMachine() {
-    for (const pid_t child : children_) {
-      kill(child, SIGKILL);
-      waitpid(child, nullptr, 0);
-    }
-  }
-
- private:
-  std::vector<pid_t> children_;
-};
 
 // A GiB takes some 20 to 40 ms on a machine at rest, and in the normal class
 // twice that beside one busy process a CPU.
@@ -71,7 +30,7 @@ TEST(NodeWorkersRealTest, StarvesBesideBusyProcessesUntilSomebodyHurries) {
   ASSERT_TRUE(file->Map(kNode).ok());
   ASSERT_TRUE(file->Populate(Bytes(0), file->size()).ok());
 
-  BusyMachine busy;
+  const sys::testing::BusyChildren busy(1);
   NodeWorkers workers({.threads = 2, .sched = &sched});
   Mutex mu;
   CondVar changed;
