@@ -62,7 +62,10 @@ NodeWorkers::NodeWorkers(const Options& options)
     : options_(options),
       stores_(options.stores != nullptr ? options.stores
                                         : SupportedStoreRoutines().front()),
-      throttle_(options.bandwidth),
+      pacer_({.clock = options.clock,
+              .bandwidth = options.bandwidth,
+              .pressure = options.pressure,
+              .pressure_limit = options.pressure_limit}),
       zero_tuner_(options.threads),
       populate_tuner_(options.threads),
       copy_tuner_(options.threads),
@@ -86,29 +89,16 @@ NodeWorkers::~NodeWorkers() {
 }
 
 void NodeWorkers::Cancel() {
+  pacer_.Cancel();
+  // The flag is set: a caller either sees it before it waits, or waits already.
   MutexLock lock(&mu_);
-  cancelled_.store(true, std::memory_order_relaxed);
-  turn_.SignalAll();
   done_.SignalAll();
 }
 
 void NodeWorkers::Hurry() {
+  pacer_.Hurry();
   MutexLock lock(&mu_);
-  hurried_.store(true, std::memory_order_relaxed);
-  turn_.SignalAll();
   done_.SignalAll();
-}
-
-void NodeWorkers::Calm() {
-  MutexLock lock(&mu_);
-  hurried_.store(false, std::memory_order_relaxed);
-}
-
-void NodeWorkers::SetBandwidth(std::optional<Bytes> per_second) {
-  MutexLock lock(&mu_);
-  throttle_.Set(per_second);
-  ++caps_set_;
-  turn_.SignalAll();
 }
 
 void NodeWorkers::Nudge() {
@@ -123,19 +113,6 @@ bool NodeWorkers::DoOtherWork() {
   meanwhile_();
   mu_.Lock();
   return true;
-}
-
-void NodeWorkers::WaitForTurn(Bytes work) {
-  MutexLock lock(&mu_);
-  if (!throttle_.capped()) return;
-  absl::Time now = options_.clock->Now();
-  const absl::Time until = now + throttle_.Take(work, now);
-  const uint64_t caps_set = caps_set_;
-  while (now < until && !hurried_.load(std::memory_order_relaxed) &&
-         caps_set == caps_set_ && !cancelled()) {
-    turn_.WaitFor(&mu_, until - now);
-    now = options_.clock->Now();
-  }
 }
 
 absl::Status NodeWorkers::Populate(sys::HugeFile& file, const FileSpan& span,
@@ -246,14 +223,24 @@ NodeWorkers::Rate NodeWorkers::populating() const {
   return RateOf(populate_tuner_, options_.tune, options_.threads);
 }
 
-absl::Status NodeWorkers::Run(Job& job, Bytes smallest, ThreadTuner* tuner) {
-  int most = options_.threads;
-  const bool urgent = Urgent(job);
-  bool undisturbed = urgent;
+void NodeWorkers::LookAtPressure(const Job& job) {
+  double rate = 0;
   {
     MutexLock lock(&mu_);
-    if (options_.tune) most = tuner->threads();
-    undisturbed |= !throttle_.capped() && job.idle_batch == 0;
+    rate = job.tuner->rate();
+  }
+  pacer_.Look(rate);
+}
+
+absl::Status NodeWorkers::Run(Job& job, Bytes smallest, ThreadTuner* tuner) {
+  job.tuner = tuner;
+  int most = options_.threads;
+  const bool urgent = Urgent(job);
+  if (!urgent) LookAtPressure(job);
+  const bool undisturbed = urgent || (!pacer_.capped() && job.idle_batch == 0);
+  if (options_.tune) {
+    MutexLock lock(&mu_);
+    most = tuner->threads();
   }
   const uint64_t shares =
       std::max<uint64_t>(1, job.size.value() / smallest.value());
@@ -283,7 +270,7 @@ absl::Status NodeWorkers::Share(Job& job, int helpers) {
   busy_ = helpers;
   for (int i = 0; i < helpers; ++i) work_.Signal();
   while (busy_ > 0) {
-    if (!joined && (Urgent(job) || cancelled())) {
+    if (!joined && (Urgent(job) || pacer_.cancelled())) {
       joined = true;
       mu_.Unlock();
       RaiseHelpers();
@@ -298,8 +285,13 @@ absl::Status NodeWorkers::Share(Job& job, int helpers) {
       RaiseHelpers();
       mu_.Lock();
       if (busy_ > 0) done_.WaitFor(&mu_, kRaiseEvery);
-    } else {
+    } else if (joined || !pacer_.looks()) {
       done_.Wait(&mu_);
+    } else {
+      done_.WaitFor(&mu_, BackOff::kEvery);
+      mu_.Unlock();
+      LookAtPressure(job);
+      mu_.Lock();
     }
   }
   job_ = nullptr;
@@ -316,7 +308,8 @@ absl::Status NodeWorkers::Work(Job& job, Helper* self) {
     const uint64_t first = job.next.fetch_add(many, std::memory_order_relaxed);
     if (first >= count) return absl::OkStatus();
     const Batch batch = {first, std::min(first + many, count)};
-    if (background) WaitForTurn(SizeOf(job.order, batch.first, batch.end));
+    if (background)
+      pacer_.WaitForTurn(SizeOf(job.order, batch.first, batch.end));
     const absl::Status status = idle && !Urgent(job)
                                     ? IdlePieces(job, batch, *self)
                                     : Pieces(job, batch);
@@ -330,7 +323,8 @@ absl::Status NodeWorkers::Work(Job& job, Helper* self) {
 
 absl::Status NodeWorkers::Pieces(Job& job, Batch batch) {
   for (uint64_t i = batch.first; i < batch.end; ++i) {
-    if (cancelled()) return absl::CancelledError("the daemon is stopping");
+    if (pacer_.cancelled())
+      return absl::CancelledError("the daemon is stopping");
     HP_RETURN_IF_ERROR(job.piece(job.order.At(i), i + 1 == job.order.count()));
   }
   return absl::OkStatus();

@@ -15,10 +15,10 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
 #include "daemon/clear/engine.h"
+#include "daemon/clear/pacer.h"
 #include "daemon/clear/piece_order.h"
 #include "daemon/clear/store_routines.h"
 #include "daemon/clear/thread_tuner.h"
-#include "daemon/clear/throttle.h"
 #include "daemon/sys/sched_class.h"
 
 namespace hugepool {
@@ -61,6 +61,10 @@ class NodeWorkers : public Engine {
     const Clock* clock = Clock::Real();
     // Of background jobs; nullopt: no cap.
     std::optional<Bytes> bandwidth;
+    // How much others wait, and from which percentage on background jobs back
+    // off (back_off.h); nullptr, nullopt: they do not.
+    const sys::Pressure* pressure = nullptr;
+    std::optional<double> pressure_limit;
     // For zeroing in the background; nullptr: in the normal class. A thread
     // that went idle must be able to come back (sys::CanLeaveIdleClass).
     sys::SchedClass* sched = nullptr;
@@ -85,7 +89,7 @@ class NodeWorkers : public Engine {
                                               const FileSpan& span,
                                               Pace pace) override;
   void Hurry() override HP_EXCLUDES(mu_);
-  void Calm() override HP_EXCLUDES(mu_);
+  void Calm() override { pacer_.Calm(); }
   void Nudge() override HP_EXCLUDES(mu_);
   void SetMeanwhile(std::function<void()> meanwhile) override {
     meanwhile_ = std::move(meanwhile);
@@ -98,11 +102,18 @@ class NodeWorkers : public Engine {
 
   // A new cap on background jobs, the one at hand included; nullopt: none. From
   // any thread.
-  void SetBandwidth(std::optional<Bytes> per_second) HP_EXCLUDES(mu_);
+  void SetBandwidth(std::optional<Bytes> per_second) {
+    pacer_.SetBandwidth(per_second);
+  }
+  // Likewise the limit of others' pressure, in percent; nullopt: off.
+  void SetPressureLimit(std::optional<double> percent) {
+    pacer_.SetPressureLimit(percent);
+  }
 
   const StoreRoutine& stores() const { return *stores_; }
   Rate zeroing() const HP_EXCLUDES(mu_);
   Rate populating() const HP_EXCLUDES(mu_);
+  Pacer::State pace() const { return pacer_.state(); }
 
  private:
   // Does one piece; `last`: it is the one at the target.
@@ -118,6 +129,7 @@ class NodeWorkers : public Engine {
     const Bytes size;
     const Pace pace;
     const Piece piece;
+    ThreadTuner* tuner = nullptr;  // of its kind of work; used under mu_
     // Pieces that a helper may take at a time, in the idle class; 0: one, and
     // in the normal class.
     uint64_t idle_batch = 0;
@@ -155,33 +167,24 @@ class NodeWorkers : public Engine {
   // Brings back whoever is idle.
   void RaiseHelpers() HP_EXCLUDES(mu_);
   bool Urgent(const Job& job) const {
-    return job.pace == Pace::kUrgent ||
-           hurried_.load(std::memory_order_relaxed);
+    return job.pace == Pace::kUrgent || pacer_.hurried();
   }
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-  // Until the cap allows for `work` more, or somebody hurries.
-  void WaitForTurn(Bytes work) HP_EXCLUDES(mu_);
+  // On the caller's thread.
+  void LookAtPressure(const Job& job) HP_EXCLUDES(mu_);
   // What SetMeanwhile() gave, after a Nudge(); false: there was none.
   bool DoOtherWork() HP_REQUIRES(mu_);
   void Loop(Helper& self);
 
   const Options options_;
   const StoreRoutine* const stores_;
-  // Both are written under mu_, for those who wait; read without it between
-  // pieces, relaxed: being seen a piece later is what is promised. The first,
-  // once set, stays.
-  std::atomic<bool> cancelled_{false};
-  std::atomic<bool> hurried_{false};
   // relaxed: a latch. Some helper could not leave the idle class: what the
   // start found has changed.
   std::atomic<bool> no_way_back_{false};
 
+  Pacer pacer_;
   mutable Mutex mu_;
   CondVar work_;
   CondVar done_;
-  CondVar turn_;
-  Throttle throttle_ HP_GUARDED_BY(mu_);
-  uint64_t caps_set_ HP_GUARDED_BY(mu_) = 0;  // SetBandwidth() calls
   bool nudged_ HP_GUARDED_BY(mu_) = false;
   std::function<void()> meanwhile_;  // set before the first job
   ThreadTuner zero_tuner_ HP_GUARDED_BY(mu_);

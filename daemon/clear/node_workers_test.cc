@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/sys/fake_huge_memory.h"
+#include "daemon/sys/fake_pressure.h"
 #include "daemon/sys/testing/wrapped_file.h"
 #include "gtest/gtest.h"
 
@@ -262,6 +263,33 @@ TEST_P(NodeWorkersTest, ANewCapIsForTheJobAtHandToo) {
   EXPECT_TRUE(
       workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground).ok());
   admin.join();
+}
+
+// Looks at once, and then every second while the job lasts; never again.
+TEST_P(NodeWorkersTest, BacksOffFromOthersPressureWhileItWorks) {
+  sys::FakePressure pressure;
+  NodeWorkers workers({.threads = GetParam(),
+                       .bandwidth = MiB(64),
+                       .pressure = &pressure,
+                       .pressure_limit = 10});
+  EXPECT_EQ(pressure.reads(), 0) << "a daemon at rest leaves it alone";
+  pressure.Set(50);
+  auto file = File(200);
+  std::thread other([&] {
+    pressure.WaitForReads(2);
+    workers.Hurry();
+  });
+  EXPECT_TRUE(
+      workers.Populate(*file, {Bytes(0), file->size()}, Pace::kBackground).ok());
+  other.join();
+  EXPECT_EQ(pressure.reads(), 2);
+  EXPECT_EQ(workers.pace().share, 0.25);
+  EXPECT_EQ(workers.pace().bandwidth, MiB(16));
+  EXPECT_EQ(workers.pace().pressure, 50);
+  // Who hurries does not ask.
+  EXPECT_TRUE(
+      workers.Zero(*file, {Bytes(0), file->size()}, Pace::kBackground).ok());
+  EXPECT_EQ(pressure.reads(), 2);
 }
 
 TEST_P(NodeWorkersTest, ACappedJobEndsWhenItIsCancelled) {

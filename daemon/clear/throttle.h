@@ -10,9 +10,9 @@
 
 namespace hugepool {
 
-// A leaky bucket in virtual time: each piece of work moves the time at which the
-// next may begin. What was not used is lost, but for a little: after a rest work
-// does not come in a burst. Not thread-safe; is told the time.
+// A leaky bucket in virtual time: each piece of work moves the time at which
+// the next may begin. What was not used is lost, but for a little: after a rest
+// work does not come in a burst. Not thread-safe; is told the time.
 class Throttle {
  public:
   // So much may be made up for.
@@ -23,6 +23,7 @@ class Throttle {
       : per_second_(per_second) {}
 
   bool capped() const { return per_second_.has_value(); }
+  std::optional<Bytes> per_second() const { return per_second_; }
   // From the next Take() on. What was booked before no longer counts.
   void Set(std::optional<Bytes> per_second) {
     per_second_ = per_second;

@@ -15,6 +15,7 @@ class FakePressure : public Pressure {
   std::optional<double> Read() const override HP_EXCLUDES(mu_) {
     MutexLock lock(&mu_);
     ++reads_;
+    read_.SignalAll();
     return value_;
   }
   void Set(std::optional<double> percent) HP_EXCLUDES(mu_) {
@@ -25,9 +26,15 @@ class FakePressure : public Pressure {
     MutexLock lock(&mu_);
     return reads_;
   }
+  // Until it was read so often.
+  void WaitForReads(int reads) const HP_EXCLUDES(mu_) {
+    MutexLock lock(&mu_);
+    while (reads_ < reads) read_.Wait(&mu_);
+  }
 
  private:
   mutable Mutex mu_;
+  mutable CondVar read_;
   std::optional<double> value_ HP_GUARDED_BY(mu_);
   mutable int reads_ HP_GUARDED_BY(mu_) = 0;
 };

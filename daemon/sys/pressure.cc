@@ -22,7 +22,8 @@ struct Mount {
   std::string group;
 };
 
-// A line of mountinfo: "ID PARENT MAJOR:MINOR GROUP AT OPTIONS ... - cgroup2 ...".
+// A line of mountinfo: "ID PARENT MAJOR:MINOR GROUP AT OPTIONS ... - cgroup2
+// ...".
 std::optional<Mount> FindMount(absl::string_view mountinfo) {
   for (const absl::string_view line : absl::StrSplit(mountinfo, '\n')) {
     const std::pair<absl::string_view, absl::string_view> parts =

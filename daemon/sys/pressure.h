@@ -14,16 +14,18 @@ namespace hugepool::sys {
 class Pressure {
  public:
   virtual ~Pressure() = default;
-  // In how much of the last ten seconds, in percent, something waited for a CPU or
-  // for memory; of that control group of others in which it was most. nullopt
-  // where there is none to ask. Reads some small files: not for hot paths.
+  // In how much of the last ten seconds, in percent, something waited for a CPU
+  // or for memory; of that control group of others in which it was most.
+  // nullopt where there is none to ask. Reads some small files: not for hot
+  // paths.
   virtual std::optional<double> Read() const = 0;
 };
 
-// Of control groups version 2, wherever they are mounted. The system's own figures
-// will not do: our idle workers, which wait whenever others run, would drive them to
-// 100 %. So it asks the groups that do not hold this process: on the way from the
-// root to our own group each one's other children, and our own group's children.
+// Of control groups version 2, wherever they are mounted. The system's own
+// figures will not do: our idle workers, which wait whenever others run, would
+// drive them to 100 %. So it asks the groups that do not hold this process: on
+// the way from the root to our own group each one's other children, and our own
+// group's children.
 class CgroupPressure : public Pressure {
  public:
   // `root`: in front of every path; for tests.
