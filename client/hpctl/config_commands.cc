@@ -1,10 +1,14 @@
 // config check, show, tune, reload.
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/hpctl/check_config.h"
 #include "client/hpctl/commands.h"
 #include "client/hpctl/exit_code.h"
@@ -84,10 +88,41 @@ absl::Status ParseBandwidth(std::string text, v1::SetTuningRequest* request) {
   return absl::OkStatus();
 }
 
-int Tune(const Globals& globals, const std::string& bandwidth) {
+// "10%", "10", "off".
+absl::Status ParsePressureLimit(absl::string_view text,
+                                v1::SetTuningRequest* request) {
+  if (text == "off") {
+    request->set_no_pressure_limit(true);
+    return absl::OkStatus();
+  }
+  uint32_t percent = 0;
+  absl::ConsumeSuffix(&text, "%");
+  if (!absl::SimpleAtoi(text, &percent) || percent < 1 || percent > 100) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", text, "' is not a share, write 1% to 100%, or off"));
+  }
+  request->set_pressure_limit_percent(percent);
+  return absl::OkStatus();
+}
+
+// As they stand on the command line; empty: not given.
+struct Tuning {
+  std::string bandwidth;
+  std::string pressure_limit;
+};
+
+int Tune(const Globals& globals, const Tuning& tuning) {
   v1::SetTuningRequest request;
-  if (absl::Status s = ParseBandwidth(bandwidth, &request); !s.ok()) {
-    return Report(globals, Annotate(s, "--bandwidth"));
+  if (!tuning.bandwidth.empty()) {
+    if (absl::Status s = ParseBandwidth(tuning.bandwidth, &request); !s.ok()) {
+      return Report(globals, Annotate(s, "--bandwidth"));
+    }
+  }
+  if (!tuning.pressure_limit.empty()) {
+    if (absl::Status s = ParsePressureLimit(tuning.pressure_limit, &request);
+        !s.ok()) {
+      return Report(globals, Annotate(s, "--pressure-limit"));
+    }
   }
   auto daemon = Daemon::At(globals);
   if (!daemon.ok()) return Report(globals, daemon.status());
@@ -114,11 +149,15 @@ void AddConfigCommands(CLI::App* app, const Globals* globals, Action* action) {
       ->callback([=] { *action = [=] { return Show(*globals); }; });
   auto* tune = config->add_subcommand(
       "tune", "changes what can be changed while it runs (admin)");
-  const auto bandwidth = std::make_shared<std::string>();
-  tune->add_option("--bandwidth", *bandwidth,
-                   "cap of background zeroing on each node, e.g. 8GiB/s; none")
-      ->required();
-  tune->callback([=] { *action = [=] { return Tune(*globals, *bandwidth); }; });
+  const auto tuning = std::make_shared<Tuning>();
+  tune->add_option("--bandwidth", tuning->bandwidth,
+                   "cap of background zeroing on each node, e.g. 8GiB/s; none");
+  tune->add_option(
+      "--pressure-limit", tuning->pressure_limit,
+      "of others' pressure (PSI): above it background zeroing backs "
+      "off, e.g. 10%; off");
+  tune->require_option(1, 2);
+  tune->callback([=] { *action = [=] { return Tune(*globals, *tuning); }; });
   config->add_subcommand("reload", "has the daemon read its file again (admin)")
       ->callback([=] { *action = [=] { return Reload(*globals); }; });
 }

@@ -87,6 +87,9 @@ v1::GetStatusResponse SampleStatus() {
   zeroing->set_zero_threads(2);
   zeroing->set_populate_threads(2);
   zeroing->set_populate_bytes_per_second(15'540'000'000);
+  zeroing->set_background_share(0.25);
+  zeroing->set_background_bytes_per_second(1'073'741'824);
+  zeroing->set_pressure_percent(37.5);
   status.add_warnings("io\x1b[31mred");
   return status;
 }
@@ -101,7 +104,7 @@ TEST_F(HpctlTest, StatusForPeople) {
                                     "kernel has no more pages"),
                           HasSubstr("uid:1000  256 MiB"),
                           HasSubstr("0  clzero   45.2 GB/s  -         15.5 GB/s "
-                                    "by 2"),
+                                    "by 2  1.1 GB/s, 25% as others wait 37.5%"),
                           // What others wrote does not reach the terminal.
                           HasSubstr("warning: io?[31mred")));
 }
@@ -298,6 +301,12 @@ TEST_F(HpctlTest, AdminCommands) {
   }
   EXPECT_EQ(Run({"config", "tune", "--bandwidth", "fast"}), kExitUsage);
   EXPECT_THAT(err_, HasSubstr("--bandwidth"));
+  for (const char* limit : {"25%", "25", "off"}) {
+    EXPECT_EQ(Run({"config", "tune", "--pressure-limit", limit}), kExitOk)
+        << err_;
+  }
+  EXPECT_EQ(Run({"config", "tune", "--pressure-limit", "0"}), kExitUsage);
+  EXPECT_THAT(err_, HasSubstr("--pressure-limit: '0' is not a share"));
   EXPECT_EQ(Run({"config", "tune"}), kExitUsage);
   EXPECT_EQ(Run({"config", "reload"}), kExitFailed);
   EXPECT_EQ(err_, "f.yaml:3: pools[0].low: too high\n");

@@ -76,14 +76,28 @@ std::string RateCell(uint64_t bytes_per_second, uint32_t threads) {
   return threads == 0 ? rate : absl::StrCat(rate, " by ", threads);
 }
 
+// "4.3 GB/s"; "1.1 GB/s, 25% as others wait 37.5%"; "no cap".
+std::string BackgroundCell(const v1::ZeroingStatus& z) {
+  const std::string cap = z.background_bytes_per_second() == 0
+                              ? "no cap"
+                              : RateCell(z.background_bytes_per_second(), 0);
+  if (z.background_share() >= 1 || z.background_share() <= 0) return cap;
+  const std::string share =
+      absl::StrFormat("%s, %.0f%%", cap, z.background_share() * 100);
+  return z.has_pressure_percent() ? absl::StrFormat("%s as others wait %.1f%%",
+                                                    share, z.pressure_percent())
+                                  : share;
+}
+
 void PrintZeroing(const v1::GetStatusResponse& status, std::ostream& out) {
-  Table table({"NODE", "STORES", "ONE THREAD", "CLEARING", "POPULATING"});
+  Table table(
+      {"NODE", "STORES", "ONE THREAD", "CLEARING", "POPULATING", "BACKGROUND"});
   for (const v1::ZeroingStatus& z : status.zeroing()) {
-    table.AddRow(
-        {absl::StrCat(z.node()), TextCell(z.stores()),
-         RateCell(z.stores_bytes_per_second(), 0),
-         RateCell(z.zero_bytes_per_second(), z.zero_threads()),
-         RateCell(z.populate_bytes_per_second(), z.populate_threads())});
+    table.AddRow({absl::StrCat(z.node()), TextCell(z.stores()),
+                  RateCell(z.stores_bytes_per_second(), 0),
+                  RateCell(z.zero_bytes_per_second(), z.zero_threads()),
+                  RateCell(z.populate_bytes_per_second(), z.populate_threads()),
+                  BackgroundCell(z)});
   }
   if (table.empty()) return;
   out << "\n";

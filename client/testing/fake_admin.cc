@@ -34,10 +34,12 @@ class FakeAdmin final : public v1::HugePoolAdmin::Service {
                          const v1::SetTuningRequest* request,
                          v1::SetTuningResponse*) override {
     const bool right = request->no_cap() ||
-                       request->bandwidth_gb_per_second() == 8.589934592;
+                       request->bandwidth_gb_per_second() == 8.589934592 ||
+                       request->no_pressure_limit() ||
+                       request->pressure_limit_percent() == 25;
     return right ? grpc::Status::OK
-                 : MakeStatus(absl::StatusCode::kInvalidArgument, "not 8 GiB",
-                              {});
+                 : MakeStatus(absl::StatusCode::kInvalidArgument,
+                              "neither 8 GiB nor 25%", {});
   }
   grpc::Status RevokeLease(grpc::ServerContext*,
                            const v1::RevokeLeaseRequest* request,

@@ -183,6 +183,9 @@ absl::Status Daemon::MakeService() {
                                 Verifier::Done done) {
     verifier_->Verify(pools, std::move(done));
   };
+  options.admin.set_pressure_limit = [this](std::optional<uint32_t> percent) {
+    SetPressureLimit(percent);
+  };
   options.daemon_uid = geteuid();
   options.fd.acknowledge_within = config_.grants.acknowledge_within;
   options.fd.max_unacknowledged_fds =
@@ -224,17 +227,26 @@ absl::Status Daemon::MakeService() {
 
 Config Daemon::ConfigNow() {
   Config now = config_;
-  MutexLock lock(&bandwidth_mu_);
-  now.zeroing.bandwidth = bandwidth_;
+  MutexLock lock(&zeroing_mu_);
+  now.zeroing = zeroing_;
   return now;
 }
 
 void Daemon::SetBandwidth(std::optional<Bytes> per_second) {
   // Both under the lock, so that what is shown is what holds.
-  MutexLock lock(&bandwidth_mu_);
-  bandwidth_ = per_second;
+  MutexLock lock(&zeroing_mu_);
+  zeroing_.bandwidth = per_second;
   for (const NodeEngine& engine : engines_) {
     engine.workers->SetBandwidth(per_second);
+  }
+}
+
+void Daemon::SetPressureLimit(std::optional<uint32_t> percent) {
+  MutexLock lock(&zeroing_mu_);
+  zeroing_.pressure_limit = std::nullopt;
+  if (percent.has_value()) zeroing_.pressure_limit = Percent{*percent};
+  for (const NodeEngine& engine : engines_) {
+    engine.workers->SetPressureLimit(percent);
   }
 }
 
@@ -243,13 +255,17 @@ std::vector<service::ZeroingFacts> Daemon::Zeroing() const {
   for (const NodeEngine& engine : engines_) {
     const NodeWorkers::Rate zero = engine.workers->zeroing();
     const NodeWorkers::Rate populate = engine.workers->populating();
+    const Pacer::State pace = engine.workers->pace();
     all.push_back({.node = engine.node,
                    .stores = engine.stores.routine->name,
                    .stores_rate = engine.stores.zero_rate,
                    .zero_threads = zero.threads,
                    .zero_rate = zero.bytes_per_second,
                    .populate_threads = populate.threads,
-                   .populate_rate = populate.bytes_per_second});
+                   .populate_rate = populate.bytes_per_second,
+                   .background_cap = pace.bandwidth,
+                   .background_share = pace.share,
+                   .pressure = pace.pressure});
   }
   return all;
 }
@@ -285,6 +301,10 @@ absl::Status Daemon::MakeStewards() {
     workers.stores = stores.routine;
     workers.bandwidth = config_.zeroing.bandwidth;
     workers.sched = sched;
+    workers.pressure = &pressure_;
+    if (const auto& limit = config_.zeroing.pressure_limit; limit.has_value()) {
+      workers.pressure_limit = limit->value;
+    }
     engines_.push_back(
         {node.id, stores, std::make_unique<NodeWorkers>(workers)});
     deps.kernel = machine_->shmem() ? nullptr : machine_->kernel();

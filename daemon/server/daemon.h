@@ -3,6 +3,7 @@
 #define HUGEPOOL_DAEMON_SERVER_DAEMON_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,7 @@
 #include "daemon/service/server.h"
 #include "daemon/sys/fd_vault.h"
 #include "daemon/sys/inotify_watch.h"
+#include "daemon/sys/pressure.h"
 #include "daemon/sys/sched_class.h"
 
 namespace hugepool::server {
@@ -50,7 +52,7 @@ class Daemon {
 
  private:
   explicit Daemon(const Config& config)
-      : config_(config), bandwidth_(config.zeroing.bandwidth) {}
+      : config_(config), zeroing_(config.zeroing) {}
 
   absl::Status Make();
   absl::Status MakePools();
@@ -63,6 +65,7 @@ class Daemon {
   Config ConfigNow();
   void TellStray(NodeId node, uint64_t bytes);
   void SetBandwidth(std::optional<Bytes> per_second);
+  void SetPressureLimit(std::optional<uint32_t> percent);
   absl::Status MakeService();
   void Wake(const Pool& pool);
   std::vector<PoolSnapshot> Snapshots() const;
@@ -71,8 +74,8 @@ class Daemon {
   void LogStart();
 
   const Config config_;
-  Mutex bandwidth_mu_;
-  std::optional<Bytes> bandwidth_ HP_GUARDED_BY(bandwidth_mu_);
+  Mutex zeroing_mu_;
+  ZeroingConfig zeroing_ HP_GUARDED_BY(zeroing_mu_);  // with an admin's changes
   Mutex warnings_mu_;
   std::vector<std::string> warnings_
       HP_GUARDED_BY(warnings_mu_);  // of the start
@@ -81,6 +84,7 @@ class Daemon {
   std::unique_ptr<ExtentFiles> files_;
   sys::NoVault vault_;
   sys::LinuxSchedClass sched_;
+  const sys::CgroupPressure pressure_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<ThreadExecutor> executor_;
   std::unique_ptr<Domains> domains_;

@@ -1,5 +1,7 @@
 #include "daemon/service/admin_service.h"
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "daemon/base/errno_status.h"
 #include "daemon/base/log.h"
@@ -14,19 +16,54 @@ namespace {
 constexpr double kLeastGigabytes = 0.001;
 constexpr double kMostGigabytes = 1e9;
 
-absl::StatusOr<std::optional<Bytes>> CapFromWire(
+// What an admin wants changed; nullopt: left as it is.
+struct Tuning {
+  std::optional<std::optional<Bytes>> cap;
+  std::optional<std::optional<uint32_t>> pressure_limit;
+};
+
+absl::StatusOr<std::optional<std::optional<Bytes>>> CapFromWire(
     const v1::SetTuningRequest& request) {
   const double cap = request.bandwidth_gb_per_second();
-  if (request.no_cap() && cap == 0) return std::nullopt;
+  if (cap == 0 && !request.no_cap()) return std::nullopt;
+  if (cap == 0) return std::make_optional(std::optional<Bytes>());
   // Written so that NaN is refused too.
   if (!request.no_cap() && cap >= kLeastGigabytes && cap <= kMostGigabytes) {
-    return Bytes(static_cast<uint64_t>(cap * 1e9));
+    return std::optional<Bytes>(Bytes(static_cast<uint64_t>(cap * 1e9)));
   }
   return Refuse(RefusalReason::kBadRequest,
                 request.no_cap()
                     ? "a bandwidth and no_cap together"
                     : absl::StrCat("a bandwidth of ", cap, " GB/s"),
                 "give a bandwidth of at least 0.001 GB/s, or no_cap");
+}
+
+absl::StatusOr<std::optional<std::optional<uint32_t>>> LimitFromWire(
+    const v1::SetTuningRequest& request) {
+  const uint32_t limit = request.pressure_limit_percent();
+  if (limit == 0 && !request.no_pressure_limit()) return std::nullopt;
+  if (limit == 0) return std::make_optional(std::optional<uint32_t>());
+  if (!request.no_pressure_limit() && limit <= 100) {
+    return std::optional<uint32_t>(limit);
+  }
+  return Refuse(RefusalReason::kBadRequest,
+                request.no_pressure_limit()
+                    ? "a pressure limit and no_pressure_limit together"
+                    : absl::StrCat("a pressure limit of ", limit, "%"),
+                "give a limit of 1 to 100 percent, or no_pressure_limit");
+}
+
+absl::StatusOr<Tuning> FromWire(const v1::SetTuningRequest& request) {
+  Tuning tuning;
+  HP_ASSIGN_OR_RETURN(tuning.cap, CapFromWire(request));
+  HP_ASSIGN_OR_RETURN(tuning.pressure_limit, LimitFromWire(request));
+  if (tuning.cap.has_value() || tuning.pressure_limit.has_value()) {
+    return tuning;
+  }
+  return Refuse(
+      RefusalReason::kBadRequest, "nothing to tune",
+      "give a bandwidth of at least 0.001 GB/s, no_cap, or a pressure "
+      "limit");
 }
 
 }  // namespace
@@ -67,14 +104,26 @@ grpc::ServerUnaryReactor* AdminService::SetTuning(
     v1::SetTuningResponse*) {
   absl::Status status = Check(*context);
   if (!status.ok()) return Answer(context, status);
-  const auto cap = CapFromWire(*request);
-  if (!cap.ok()) return Answer(context, cap.status());
-  acts_.set_bandwidth(*cap);
-  Log(LogLevel::kInfo,
-      absl::StrCat("background zeroing: ",
-                   cap->has_value() ? absl::StrCat((*cap)->value(), " bytes/s")
-                                    : std::string("no cap"),
-                   ", by an admin"));
+  const auto tuning = FromWire(*request);
+  if (!tuning.ok()) return Answer(context, tuning.status());
+  if (const auto& cap = tuning->cap; cap.has_value()) {
+    acts_.set_bandwidth(*cap);
+    Log(LogLevel::kInfo,
+        absl::StrCat("background zeroing: ",
+                     cap->has_value()
+                         ? absl::StrCat((*cap)->value(), " bytes/s")
+                         : std::string("no cap"),
+                     ", by an admin"));
+  }
+  if (const auto& limit = tuning->pressure_limit; limit.has_value()) {
+    acts_.set_pressure_limit(*limit);
+    Log(LogLevel::kInfo,
+        absl::StrCat("background zeroing: ",
+                     limit->has_value() ? absl::StrCat("backs off above ",
+                                                       **limit, "% of pressure")
+                                        : std::string("no limit of pressure"),
+                     ", by an admin"));
+  }
   return Answer(context, absl::OkStatus());
 }
 

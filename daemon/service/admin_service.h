@@ -2,6 +2,7 @@
 #ifndef HUGEPOOL_DAEMON_SERVICE_ADMIN_SERVICE_H_
 #define HUGEPOOL_DAEMON_SERVICE_ADMIN_SERVICE_H_
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ struct AdminActs {
   std::function<std::string()> config_yaml;
   // The cap on background zeroing of each node; nullopt: none.
   std::function<void(std::optional<Bytes> per_second)> set_bandwidth;
+  // From which percentage of others' pressure on it backs off; nullopt: never.
+  std::function<void(std::optional<uint32_t> percent)> set_pressure_limit;
   // Looks at the clean memory of `pools`; calls back once, from any thread.
   std::function<void(
       const std::vector<Pool*>& pools,

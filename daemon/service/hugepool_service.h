@@ -30,6 +30,11 @@ struct ZeroingFacts {
   double zero_rate = 0;
   int populate_threads = 0;
   double populate_rate = 0;
+  // Of background work: its cap, what it keeps of its speed while others wait, and
+  // in what percentage of the time they do.
+  std::optional<Bytes> background_cap;
+  double background_share = 1;
+  std::optional<double> pressure;
 };
 
 // What GetStatus tells beside the books.

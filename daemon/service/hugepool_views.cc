@@ -49,6 +49,10 @@ v1::ZeroingStatus ToWire(const ZeroingFacts& facts) {
   out.set_zero_bytes_per_second(static_cast<uint64_t>(facts.zero_rate));
   out.set_populate_threads(static_cast<uint32_t>(facts.populate_threads));
   out.set_populate_bytes_per_second(static_cast<uint64_t>(facts.populate_rate));
+  out.set_background_share(facts.background_share);
+  out.set_background_bytes_per_second(
+      facts.background_cap.value_or(Bytes(0)).value());
+  if (facts.pressure.has_value()) out.set_pressure_percent(*facts.pressure);
   return out;
 }
 

@@ -141,6 +141,34 @@ TEST(ServerTest, TuningIsForAdminsAndChecked) {
   }
   EXPECT_EQ(ReasonOf(set("admin.sock", 1, true)), v1::ERROR_REASON_BAD_REQUEST);
   EXPECT_EQ(world.bandwidth(), std::nullopt);
+  EXPECT_EQ(world.pressure_limit(), 0) << "was not asked for";
+}
+
+TEST(ServerTest, WhatIsNotTunedStaysAndNothingIsTunedByHalves) {
+  World world;
+  Plain admin(world.dir(), "admin.sock");
+  const auto set = [&admin](const v1::SetTuningRequest& request) {
+    grpc::ClientContext context;
+    v1::SetTuningResponse response;
+    return admin.admin->SetTuning(&context, request, &response);
+  };
+  v1::SetTuningRequest request;
+  request.set_pressure_limit_percent(100);
+  EXPECT_TRUE(set(request).ok());
+  EXPECT_EQ(world.pressure_limit(), 100);
+  EXPECT_EQ(world.bandwidth(), Bytes(0));
+  request.set_no_cap(true);
+  request.set_pressure_limit_percent(101);
+  EXPECT_EQ(ReasonOf(set(request)), v1::ERROR_REASON_BAD_REQUEST);
+  request.set_pressure_limit_percent(1);
+  request.set_no_pressure_limit(true);
+  EXPECT_EQ(ReasonOf(set(request)), v1::ERROR_REASON_BAD_REQUEST);
+  EXPECT_EQ(world.pressure_limit(), 100);
+  EXPECT_EQ(world.bandwidth(), Bytes(0));
+  request.clear_pressure_limit_percent();
+  EXPECT_TRUE(set(request).ok());
+  EXPECT_EQ(world.pressure_limit(), std::nullopt);
+  EXPECT_EQ(world.bandwidth(), std::nullopt);
 }
 
 TEST(ServerTest, VerifyIsForAdminsAndKnowsItsPools) {

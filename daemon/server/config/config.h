@@ -137,6 +137,9 @@ struct ZeroingConfig {
   // Per second and node, for background work only; nullopt: no cap.
   std::optional<Bytes> bandwidth = GiB(4);
   bool idle_class = true;  // background work runs SCHED_IDLE
+  // Of others on the machine; above it background work backs off. nullopt: it does
+  // not look.
+  std::optional<Percent> pressure_limit = Percent{10};
 
   friend bool operator==(const ZeroingConfig&, const ZeroingConfig&) = default;
 };

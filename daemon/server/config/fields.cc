@@ -131,6 +131,14 @@ constexpr Field<ZeroingConfig> kZeroingFields[] = {
      [](const Value& v, ZeroingConfig* c) { SetBandwidth(v, &c->bandwidth); }},
     {"idle_class",
      [](const Value& v, ZeroingConfig* c) { Set(v.AsBool(), &c->idle_class); }},
+    {"pressure_limit",
+     [](const Value& v, ZeroingConfig* c) {
+       if (v.text() == "off") {
+         c->pressure_limit = std::nullopt;
+       } else {
+         Set(v.AsPercent(), &c->pressure_limit);
+       }
+     }},
 };
 
 constexpr Field<VerifyConfig> kVerifyFields[] = {

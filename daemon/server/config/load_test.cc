@@ -69,7 +69,8 @@ domains:
   - {name: "uid:1000", reuse: retire, quota: none}
 share_page_tables: off
 backend: hugetlb
-zeroing: {threads: 4, stores: plain, bandwidth: 8GiB/s, idle_class: no}
+zeroing: {threads: 4, stores: plain, bandwidth: 8GiB/s, idle_class: no,
+          pressure_limit: 25%}
 grants:
   acknowledge_within: 100ms
   resume_grace: 2m
@@ -98,7 +99,7 @@ run_dir: /run/hp
   EXPECT_EQ(c.kernel_pages, (KernelPagesConfig{KernelPagesMode::kGrow, 75}));
   EXPECT_EQ(c.share_page_tables, SharePageTables::kOff);
   EXPECT_EQ(c.backend, Backend::kHugetlb);
-  EXPECT_EQ(c.zeroing, (ZeroingConfig{4, "plain", GiB(8), false}));
+  EXPECT_EQ(c.zeroing, (ZeroingConfig{4, "plain", GiB(8), false, Percent{25}}));
   EXPECT_EQ(c.grants,
             (GrantsConfig{absl::Milliseconds(100), absl::Minutes(2), 10, 20}));
   EXPECT_EQ(c.limits, (LimitsConfig{1000, 11, 12}));

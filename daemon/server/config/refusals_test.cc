@@ -58,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "of: error, warning, info, debug"},
         Refusal{"zeroing: fast",
                 "f.yaml:1: zeroing: 'fast' where a map is needed, write 'key: "
-                "value' lines with: threads, stores, bandwidth, idle_class"},
+                "value' lines with: threads, stores, bandwidth, idle_class, "
+                "pressure_limit"},
         Refusal{"pools: 1GiB",
                 "f.yaml:1: pools: '1GiB' where a list is needed, write items "
                 "that begin with '- page_size: '"},
@@ -81,6 +82,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"verify: {interval: 1ms}",
                 "f.yaml:1: verify.interval: '1ms' is out of range, write 1s "
                 "to 720h"},
+        Refusal{"zeroing: {pressure_limit: 0%}",
+                "f.yaml:1: zeroing.pressure_limit: '0%' is not a share, write "
+                "1% to 100%"},
         Refusal{"zeroing: {bandwidth: 10}",
                 "f.yaml:1: zeroing.bandwidth: less than 1MiB a second would "
                 "never fill a pool, write more, or none for no cap"},

@@ -80,7 +80,9 @@ std::string ZeroingText(const ZeroingConfig& zeroing) {
       zeroing.threads.has_value() ? Text(*zeroing.threads) : "auto",
       "\n  stores: ", zeroing.stores, "\n  bandwidth: ",
       zeroing.bandwidth.has_value() ? Text(*zeroing.bandwidth) + "/s" : "none",
-      "\n  idle_class: ", Text(zeroing.idle_class), "\n");
+      "\n  idle_class: ", Text(zeroing.idle_class), "\n  pressure_limit: ",
+      zeroing.pressure_limit.has_value() ? Text(*zeroing.pressure_limit) : "off",
+      "\n");
 }
 
 std::string VerifyText(const VerifyConfig& verify) {

@@ -44,6 +44,7 @@ zeroing:
   stores: auto
   bandwidth: 4GiB/s
   idle_class: true
+  pressure_limit: 10%
 verify:
   interval: 1m
   at_grant: false
@@ -87,7 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
         "domains: [{name: '*', quota: 12345, named_quota: 1, max_waiters: 0}]",
         "share_page_tables: off\nbackend: shmem\nlog_level: warning",
         "zeroing: {threads: 3, stores: plain, bandwidth: none, idle_class: off}",
-        "zeroing: {bandwidth: 1234567}",
+        "zeroing: {bandwidth: 1234567, pressure_limit: off}",
+        "zeroing: {pressure_limit: 100%}",
         "verify: {interval: off, at_grant: yes}",
         "verify: {interval: 90s}",
         "grants: {acknowledge_within: 1.5s, resume_grace: 0s}",

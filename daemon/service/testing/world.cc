@@ -79,6 +79,10 @@ World::World(const Options& options)
     }
     done(result);
   };
+  service.admin.set_pressure_limit = [this](std::optional<uint32_t> percent) {
+    MutexLock lock(&mu_);
+    pressure_limit_ = percent;
+  };
   service.fd = options.fd;
   service_ = std::make_unique<Service>(
       service, Service::Deps{&domains_, &executor_, Clock::Real()});

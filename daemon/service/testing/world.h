@@ -47,6 +47,10 @@ class World {
   Domains& domains() { return domains_; }
 
   // As an admin set it last; 0 before.
+  std::optional<uint32_t> pressure_limit() {
+    MutexLock lock(&mu_);
+    return pressure_limit_;
+  }
   std::optional<Bytes> bandwidth() {
     MutexLock lock(&mu_);
     return bandwidth_;
@@ -82,6 +86,7 @@ class World {
   bool woken_ HP_GUARDED_BY(mu_) = false;
   bool paused_ HP_GUARDED_BY(mu_) = false;
   std::optional<Bytes> bandwidth_ HP_GUARDED_BY(mu_) = Bytes(0);
+  std::optional<uint32_t> pressure_limit_ HP_GUARDED_BY(mu_) = 0;
   std::thread steward_;
 };
 
