@@ -45,11 +45,20 @@ struct PoolChanged {
   PoolSnapshot pool;
 };
 
+// How far a pool is on its way to being full.
+struct FillProgress {
+  NodeId node;
+  PageSize page_size = k2M;
+  Bytes clean;  // with what is there of the extent that is being built
+  Bytes target;
+};
+
 struct Warning {
   std::string text;
 };
 
-using News = std::variant<LeaseNews, WaitNews, PoolChanged, Warning>;
+using News =
+    std::variant<LeaseNews, WaitNews, PoolChanged, FillProgress, Warning>;
 
 // Thread-safe; must not block and must not call back.
 class NewsSink {

@@ -367,7 +367,8 @@ std::vector<Host::WaitView> Host::Waits() const HP_NO_THREAD_SAFETY_ANALYSIS {
       const SegmentOption& o = of_segment.front();
       PageCount have;
       for (size_t i : o.pools) {
-        have += pools_[i]->UsablePagesLocked(w.request.terms.stock());
+        have += pools_[i]->UsablePagesLocked(w.request.terms.stock()) +
+                pools_[i]->MadeLocked();
       }
       view.wanted += o.page_size.Of(o.pages);
       view.available += o.page_size.Of(std::min(have, o.pages));

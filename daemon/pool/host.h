@@ -54,7 +54,7 @@ class Host {
   struct WaitView {
     LeaseId lease;
     Bytes wanted;
-    Bytes available;
+    Bytes available;  // clean, or there already of what is being built
     uint32_t position = 0;
   };
   std::vector<WaitView> Waits() const;

@@ -266,6 +266,36 @@ TEST_F(HostTest, AWaiterIsServedWhenItsMemoryComes) {
   EXPECT_EQ(host_->pools()[0]->Snapshot().waiters, 0u);
 }
 
+// Also within one large extent: it would be nothing for long, and then all.
+TEST_F(HostTest, AWaiterSeesHowMuchIsThereOfWhatIsBuiltForIt) {
+  const auto taken = Take(16, {kNode0});
+  (void)Wait({Segment(16, {kNode0}, /*max_extents=*/1)});
+  Pool& pool = *host_->pools()[0];
+  for (const TakenExtent& e : taken->extents) {
+    pool.Tell(e.id, {.opened = true});
+    pool.Tell(e.id, {.closed = true});
+    pool.Return(e.slot, table_->lease(e.slot), false);
+  }
+  const absl::Time now = absl::UnixEpoch();
+  while (auto quick = pool.TakeQuickWork(now)) {
+    (void)pool.Settle(*std::move(quick), WorkOutcome::kDone, "", now);
+  }
+  auto build = pool.TakeWork(now, std::nullopt);
+  ASSERT_TRUE(build.has_value());
+  EXPECT_EQ(build->pages, P(16));
+  const auto available = [this] { return host_->Waits()[0].available; };
+  EXPECT_EQ(available(), Bytes(0));
+  pool.NoteMade(P(5));
+  EXPECT_EQ(available(), Pages(5));
+  EXPECT_EQ(pool.Snapshot().made, P(5));
+  pool.NoteMade(P(11));
+  EXPECT_EQ(available(), Pages(16));
+  (void)pool.Settle(*std::move(build), WorkOutcome::kDone, "", now);
+  EXPECT_EQ(available(), Pages(16)) << "counted once";
+  EXPECT_EQ(pool.Snapshot().made, P(0));
+  EXPECT_EQ(Serve().size(), 1u);
+}
+
 TEST_F(HostTest, ACancelledWaiterIsGoneFromAllPools) {
   (void)Take(16, {kNode0});
   (void)Take(8, {kNode2});

@@ -333,6 +333,7 @@ PoolSnapshot Pool::Snapshot() const {
   s.pages_by_state = pages_by_state_;
   s.charged = charged_;
   s.limbo = limbo_;
+  s.made = MadeLocked();
   s.extents = static_cast<uint32_t>(records_.size());
   s.waiters = static_cast<uint32_t>(queue_.size());
   for (const auto& [domain, stock] : stock_) {

@@ -11,6 +11,7 @@
 #define HUGEPOOL_DAEMON_POOL_POOL_H_
 
 #include <array>
+#include <atomic>
 #include <deque>
 #include <list>
 #include <map>
@@ -74,6 +75,7 @@ struct PoolSnapshot {
   std::array<PageCount, kExtentStates> pages_by_state;
   PageCount charged;  // all of them
   PageCount limbo;
+  PageCount made;  // of those that are being populated
   uint32_t extents = 0;
   uint32_t waiters = 0;
   ShapeCounts clean;   // of all domains
@@ -122,6 +124,8 @@ class Pool {
   // Whether a request of `pages` that arrived as number `sequence` may take
   // them now, in view of those that wait before it.
   bool MayPassLocked(uint64_t sequence, PageCount pages) const HP_REQUIRES(mu_);
+  // What is there already of the extent that is being built.
+  PageCount MadeLocked() const HP_REQUIRES(mu_);
   // Clean -> Granted for one extent of each of `shapes`, all of which must be
   // usable; own stock of the domain first. Charges the bypass of earlier
   // waiters.
@@ -194,6 +198,13 @@ class Pool {
   // Build items: the new file's inode, before the item is settled.
   void SetInode(const WorkItem& item, uint64_t inode) HP_EXCLUDES(mu_);
   ExtentId IdOf(const WorkItem& item) const { return table_->id(item.slot); }
+  // So many pages more of the build at hand are there: to be shown while a large
+  // one goes on. From any thread, without a lock, since those who make pages may
+  // be of the idle class.
+  void NoteMade(PageCount pages) {
+    // relaxed: a figure for people, on which nothing depends.
+    made_.fetch_add(pages.value(), std::memory_order_relaxed);
+  }
   // Stop filling (shutdown): TakeWork gives no more builds.
   void StopFilling() HP_EXCLUDES(mu_);
 
@@ -300,6 +311,8 @@ class Pool {
   }
 
   mutable Mutex mu_;
+  // Pages of the build at hand; a steward has one at a time. See NoteMade().
+  std::atomic<uint64_t> made_{0};
   const PoolConfig config_;
   ExtentTable* const table_;
 

@@ -35,6 +35,12 @@ Need Pool::needs() const {
   return InState(kClean) < config_.low ? Need::kLow : Need::kRest;
 }
 
+PageCount Pool::MadeLocked() const {
+  // relaxed: see NoteMade().
+  return std::min(PageCount(made_.load(std::memory_order_relaxed)),
+                  InState(kPopulating));
+}
+
 PageCount Pool::Budget(PageCount ceiling) const {
   PageCount budget =
       ceiling > charged_ ? ceiling - charged_ : PageCount(0);
@@ -118,6 +124,8 @@ std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
     records_[slot] = Record{};
     AddPages(kPopulating, pages);
   }
+  // relaxed: see NoteMade().
+  made_.store(from.value(), std::memory_order_relaxed);
   WorkItem item = Item(WorkKind::kBuild, slot);
   item.from = from;
   item.urgent = urgent;

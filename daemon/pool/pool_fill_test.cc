@@ -1,7 +1,7 @@
 // What a pool does where the kernel has fewer pages than it shall own (T7, K3).
-#include <vector>
-
 #include <gtest/gtest.h>
+
+#include <vector>
 
 #include "daemon/pool/pool.h"
 #include "daemon/pool/pool_fixture.h"

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/errno_status.h"
 #include "daemon/base/plant.h"
+#include "daemon/reclaim/counted_file.h"
 
 namespace hugepool {
 namespace {
@@ -66,7 +67,7 @@ ExtentWorker::Result ExtentWorker::Build(Pool& pool, const WorkItem& item) {
   absl::Status status =
       item.from.value() == 0 ? Make(pool, item) : absl::OkStatus();
   sys::HugeFile* file = deps_.files->Get(item.slot);
-  if (status.ok()) status = Finish(item, *file);
+  if (status.ok()) status = Finish(pool, item, *file);
   if (!status.ok()) return Failed(status);
   return {};
 }
@@ -86,15 +87,20 @@ absl::Status ExtentWorker::Make(Pool& pool, const WorkItem& item) {
 }
 
 // Policy, then pages, then the proof (N12).
-absl::Status ExtentWorker::Finish(const WorkItem& item, sys::HugeFile& file) {
+absl::Status ExtentWorker::Finish(Pool& pool, const WorkItem& item,
+                                  sys::HugeFile& file) {
   const Bytes size = item.page_size.Of(item.pages);
   if (file.size() < size) {
     file.Unmap();
     HP_RETURN_IF_ERROR(file.Grow(size));
   }
   HP_RETURN_IF_ERROR(file.Map(item.node));
+  CountedFile counted(file, [&pool, &item](Bytes populated) {
+    pool.NoteMade(item.page_size.Floor(populated));
+  });
   HP_RETURN_IF_ERROR(deps_.engine->Populate(
-      file, {item.page_size.Of(item.from), size, item.hot}, Pace::kBackground));
+      counted, {item.page_size.Of(item.from), size, item.hot},
+      Pace::kBackground));
   HP_RETURN_IF_ERROR(CheckNodes(file, item.node));
   HP_ASSIGN_OR_RETURN(sys::FileFacts facts, file.Facts());
   if (facts.allocated != size || facts.size != size) {

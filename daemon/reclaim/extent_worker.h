@@ -46,7 +46,7 @@ class ExtentWorker {
  private:
   Result Build(Pool& pool, const WorkItem& item);
   absl::Status Make(Pool& pool, const WorkItem& item);
-  absl::Status Finish(const WorkItem& item, sys::HugeFile& file);
+  absl::Status Finish(Pool& pool, const WorkItem& item, sys::HugeFile& file);
   Result Probe(const WorkItem& item);
   Result Clear(const WorkItem& item);
   Result Retire(Pool& pool, const WorkItem& item);

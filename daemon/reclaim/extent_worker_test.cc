@@ -134,6 +134,33 @@ class ExtentWorkerTest : public ReclaimFixture {
 
 // --- Build ------------------------------------------------------------------
 
+TEST_F(ExtentWorkerTest, TellsHowMuchOfItIsThereWhileItIsBuilt) {
+  struct InHalves : InlineEngine {
+    absl::Status Populate(sys::HugeFile& file, const FileSpan& span,
+                          Pace pace) override {
+      const Bytes half((span.from + span.to).value() / 2);
+      HP_RETURN_IF_ERROR(
+          InlineEngine::Populate(file, {span.from, half, Bytes(0)}, pace));
+      seen.push_back(pool->Snapshot().made);
+      return InlineEngine::Populate(file, {half, span.to, Bytes(0)}, pace);
+    }
+    Pool* pool = nullptr;
+    std::vector<PageCount> seen;
+  } engine;
+  engine.pool = pool_.get();
+  ExtentWorker::Deps deps = LoggingDeps();
+  deps.engine = &engine;
+  ExtentWorker worker(deps);
+  for (int i = 0; i < 2; ++i) {
+    auto build = pool_->TakeWork(Now(), *counters_.Read(kNode, k2M));
+    const auto result = worker.Execute(*pool_, *build);
+    EXPECT_EQ(pool_->Snapshot().made, PageCount(4));
+    pool_->Settle(*std::move(build), result.outcome, result.why, Now());
+    EXPECT_EQ(pool_->Snapshot().made, PageCount(0));
+  }
+  EXPECT_EQ(engine.seen, (std::vector<PageCount>{PageCount(2), PageCount(2)}));
+}
+
 // N12: policy, then pages, then the proof.
 TEST_F(ExtentWorkerTest, BuildsInOrder) {
   EXPECT_EQ(DoOne(), "build done");

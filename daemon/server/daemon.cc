@@ -312,8 +312,10 @@ absl::Status Daemon::MakeStewards() {
     deps.cpus = node.worker_cpus;
     deps.news = [this, id = node.id](PoolNews news) {
       if (news.stray > 0) TellStray(id, news.stray);
-      executor_->Post(
-          [this, news = std::move(news)] { manager_->OnNews(news); });
+      executor_->Post([this, news = std::move(news)] {
+        manager_->OnNews(news);
+        TellProgress();
+      });
     };
     deps.worker.memory = machine_->memory();
     deps.worker.watch = watch_.get();
@@ -365,6 +367,7 @@ std::vector<PoolSnapshot> Daemon::Snapshots() const {
 void Daemon::WatchPools() {
   const std::vector<PoolSnapshot> pools = Snapshots();
   reporter_->TellState(pools);
+  TellProgress();
   const bool ready = std::all_of(pools.begin(), pools.end(), Filled);
   if (ready && !ready_.exchange(true, std::memory_order_relaxed)) {
     const bool degraded =
@@ -379,6 +382,20 @@ void Daemon::WatchPools() {
   executor_->PostAt(
       Clock::Real()->Now() + (ready ? kPoolNewsEvery : kLookForReadyEvery),
       [this] { WatchPools(); });
+}
+
+// On the executor. While pools fill it calls itself again; at rest nothing runs,
+// until a steward has news.
+void Daemon::TellProgress() {
+  if (progress_is_due_) return;
+  const absl::Time again =
+      reporter_->TellProgress(Snapshots(), Clock::Real()->Now());
+  if (again == absl::InfiniteFuture()) return;
+  progress_is_due_ = true;
+  executor_->PostAt(again, [this] {
+    progress_is_due_ = false;
+    TellProgress();
+  });
 }
 
 bool Daemon::Ready() { return ready_.load(std::memory_order_relaxed); }

@@ -70,6 +70,7 @@ class Daemon {
   void Wake(const Pool& pool);
   std::vector<PoolSnapshot> Snapshots() const;
   void WatchPools();
+  void TellProgress();
   std::vector<std::string> Warnings();
   void LogStart();
 
@@ -106,7 +107,9 @@ class Daemon {
   std::unique_ptr<LeaseManager> manager_;
   std::unique_ptr<service::Service> service_;
   std::unique_ptr<Verifier> verifier_;
+  // Both used on the executor only.
   std::unique_ptr<PoolReporter> reporter_;
+  bool progress_is_due_ = false;
   bool stopped_ = false;
 };
 

@@ -27,10 +27,26 @@ class PoolReporter {
   // since the last call, or is not any more.
   void TellState(const std::vector<PoolSnapshot>& pools);
 
+  // Progress of the pools that are being filled: of each at most every
+  // kProgressEvery, and only what changed. When to call it again: soon, as long
+  // as something is on its way; InfiniteFuture at rest, until something
+  // happens.
+  absl::Time TellProgress(const std::vector<PoolSnapshot>& pools,
+                          absl::Time now);
+  static constexpr absl::Duration kProgressEvery = absl::Milliseconds(100);
+
  private:
-  using Key = std::pair<NodeId, PageSize>;
+  struct Told {
+    bool is_short = false;
+    PageCount made;  // clean, and of the extent at hand
+    absl::Time at = absl::InfinitePast();
+  };
+  Told& Of(const PoolSnapshot& pool) {
+    return told_[{pool.config.node, pool.config.page_size}];
+  }
+
   NewsSink* const news_;
-  std::map<Key, bool> short_;
+  std::map<std::pair<NodeId, PageSize>, Told> told_;
 };
 
 }  // namespace hugepool::server

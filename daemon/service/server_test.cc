@@ -462,6 +462,38 @@ TEST(ServerTest, WatchTellsOfLeases) {
   EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
+// Progress goes to those who asked for pools; others get what is for all.
+TEST(ServerTest, WatchTellsOfProgress) {
+  World world;
+  Client client(world.dir());
+  for (const bool pools : {true, false}) {
+    grpc::ClientContext context;
+    v1::WatchRequest request;
+    request.set_pools(pools);
+    request.set_leases(!pools);
+    auto reader = client.stub->Watch(&context, request);
+    std::atomic<bool> seen{false};
+    std::thread filling([&] {
+      EXPECT_TRUE(world.WaitUntil([&] {
+        NewsSink* const news = world.service().news();
+        news->Publish(FillProgress{NodeId(0), k2M, MiB(2), MiB(16)});
+        news->Publish(Warning{"for all"});
+        return seen.load();
+      }));
+    });
+    // The first may be the warning in either case: the stream began in between.
+    v1::Event first, second;
+    EXPECT_TRUE(reader->Read(&first));
+    EXPECT_TRUE(reader->Read(&second));
+    seen.store(true);
+    filling.join();
+    EXPECT_EQ(first.has_progress() || second.has_progress(), pools);
+    context.TryCancel();
+    while (reader->Read(&first)) {
+    }
+  }
+}
+
 // T10: neither an open stream nor one whose client never reads, nor a waiting
 // request, delays the end.
 TEST(ServerTest, T10StopWithOpenStreams) {

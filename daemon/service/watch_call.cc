@@ -17,7 +17,10 @@ bool WatchCall::Wants(const News& news) const {
   if (const auto* wait = std::get_if<WaitNews>(&news)) {
     return filter_.waits && mine(wait->domain);
   }
-  if (std::holds_alternative<PoolChanged>(news)) return filter_.pools;
+  if (std::holds_alternative<PoolChanged>(news) ||
+      std::holds_alternative<FillProgress>(news)) {
+    return filter_.pools;
+  }
   return true;
 }
 

@@ -249,5 +249,16 @@ TEST(WireTest, ShowsAPool) {
   EXPECT_EQ(out.kernel().unaccounted_bytes(), -(int64_t{4} << 20));
 }
 
+TEST(WireTest, ShowsProgress) {
+  Domains domains({}, {});
+  const v1::Event out =
+      ToWire(FillProgress{NodeId(3), k1G, GiB(2), GiB(8)}, domains);
+  ASSERT_TRUE(out.has_progress());
+  EXPECT_EQ(out.progress().node(), 3u);
+  EXPECT_EQ(out.progress().page_size(), GiB(1).value());
+  EXPECT_EQ(out.progress().clean_bytes(), GiB(2).value());
+  EXPECT_EQ(out.progress().target_bytes(), GiB(8).value());
+}
+
 }  // namespace
 }  // namespace hugepool::service

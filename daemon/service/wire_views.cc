@@ -85,6 +85,15 @@ v1::LeaseEvent EventOf(const LeaseNews& news, const Domains& domains) {
   return event;
 }
 
+v1::ProgressEvent EventOf(const FillProgress& news) {
+  v1::ProgressEvent event;
+  event.set_node(news.node.value());
+  event.set_page_size(news.page_size.bytes().value());
+  event.set_clean_bytes(news.clean.value());
+  event.set_target_bytes(news.target.value());
+  return event;
+}
+
 v1::WaitEvent EventOf(const WaitNews& news, const Domains& domains) {
   v1::WaitEvent event;
   event.set_kind(static_cast<v1::WaitEvent::Kind>(news.kind));
@@ -214,6 +223,8 @@ v1::Event ToWire(const News& news, const Domains& domains) {
     *out.mutable_wait() = EventOf(*wait, domains);
   } else if (const auto* pool = std::get_if<PoolChanged>(&news)) {
     *out.mutable_pool()->mutable_pool() = ToWire(pool->pool);
+  } else if (const auto* progress = std::get_if<FillProgress>(&news)) {
+    *out.mutable_progress() = EventOf(*progress);
   } else if (const auto* warning = std::get_if<Warning>(&news)) {
     out.mutable_warning()->set_text(warning->text);
   }

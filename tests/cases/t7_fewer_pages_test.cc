@@ -97,8 +97,8 @@ class T7FewerPagesTest : public CaseTest {
       }
       poll(nullptr, 0, 5);
     }
-    ADD_FAILURE() << "not " << pages << " clean pages: "
-                  << last.ShortDebugString();
+    ADD_FAILURE() << "not " << pages
+                  << " clean pages: " << last.ShortDebugString();
     return last;
   }
   ProgramResult Health() {
@@ -148,8 +148,7 @@ TEST_F(T7FewerPagesTest, T7ServesWhatThereIsSaysSoAndGrows) {
   ExpectServes(48);
   WaitForClean(48, absl::Seconds(10));
   {
-    const auto more =
-        SysctlGuard::Set(kNrHugepages, absl::StrCat(*had + 16));
+    const auto more = SysctlGuard::Set(kNrHugepages, absl::StrCat(*had + 16));
     ASSERT_TRUE(more.ok()) << more.status();
     WaitForClean(64, absl::Seconds(10));
     EXPECT_EQ(Health().output, "ready\n");
@@ -206,7 +205,8 @@ TEST_F(T7FewerPagesTest, K3PagesThatOthersReservedStayTheirs) {
 TEST_F(T7FewerPagesTest, K3APartialBuildIsGivenBackAndTheRestUsed) {
   if (!HavePages(64)) return;
   HugetlbCgroup cgroup(20 << 21);
-  if (cgroup.dir().empty()) GTEST_SKIP() << "no hugetlb cgroup can be made here";
+  if (cgroup.dir().empty())
+    GTEST_SKIP() << "no hugetlb cgroup can be made here";
   RunAs as = UnprivilegedDaemon();
   as.cgroups = {cgroup.dir()};
   StartDaemon({.config = "backend: hugetlb\n"
