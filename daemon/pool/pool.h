@@ -338,6 +338,8 @@ class Pool {
   std::array<PageCount, kExtentStates> pages_by_state_ HP_GUARDED_BY(mu_) = {};
   PageCount charged_ HP_GUARDED_BY(mu_);
   PageCount limbo_ HP_GUARDED_BY(mu_);
+  // Pages of the kernel's that are neither free nor ours, nor in limbo.
+  PageCount others_ HP_GUARDED_BY(mu_);
   std::optional<sys::KernelCounters> kernel_ HP_GUARDED_BY(mu_);
   // No build before this time after one found no pages.
   absl::Time build_after_ HP_GUARDED_BY(mu_) = absl::InfinitePast();

@@ -26,7 +26,13 @@ void Pool::NoteKernel(const std::optional<sys::KernelCounters>& kernel) {
   const PageCount known = kernel->free + charged_;
   const PageCount unaccounted =
       kernel->total > known ? kernel->total - known : PageCount(0);
-  limbo_ = std::min(limbo_, unaccounted);
+  // What nobody owed us before we gave anything back is others'. What is being
+  // populated is charged before the kernel has given it, so that it hides some.
+  if (InState(kPopulating).value() == 0) {
+    others_ = limbo_.value() == 0 ? unaccounted : std::min(others_, unaccounted);
+  }
+  limbo_ = std::min(
+      limbo_, unaccounted > others_ ? unaccounted - others_ : PageCount(0));
 }
 
 Need Pool::needs() const {

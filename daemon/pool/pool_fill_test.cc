@@ -83,6 +83,44 @@ TEST_F(PoolFillTest, WhatWasJustGivenBackIsNoShortage) {
   EXPECT_EQ(Shortfall(), kNoneLeft) << "somebody else has taken it";
 }
 
+TEST_F(PoolFillTest, WhatOthersUseIsNotInLimbo) {
+  Kernel(64, 40);  // 24 are somebody else's
+  auto build = Work();
+  Settle(build, Outcome::kDone);
+  const SlotId slot = TakeHeld(4, Terms());
+  Kernel(64, 36);
+  auto next = Work();
+  Settle(next, Outcome::kDone);
+  Return(slot);
+  Close(slot);
+  SettleDone(Quick());
+  SettleDone(Quick());
+  EXPECT_EQ(pool_->Snapshot().limbo, P(4));
+  Kernel(64, 36);  // all but what the second build has
+  auto third = Work();
+  EXPECT_EQ(pool_->Snapshot().limbo, P(0));
+  Settle(third, Outcome::kDone);
+}
+
+// A pin keeps them out of the free list.
+TEST_F(PoolFillTest, WhatDoesNotComeFreeIsInLimbo) {
+  Kernel(64, 40);
+  auto build = Work();
+  Settle(build, Outcome::kDone);
+  Kernel(64, 36);
+  auto next = Work();
+  Settle(next, Outcome::kDone);
+  const SlotId slot = TakeHeld(4, Terms());
+  Return(slot);
+  Close(slot);
+  SettleDone(Quick());
+  SettleDone(Quick());
+  Kernel(64, 33);
+  auto third = Work();
+  EXPECT_EQ(pool_->Snapshot().limbo, P(3));
+  Settle(third, Outcome::kDone);
+}
+
 TEST_F(PoolFillTest, PagesThatOthersReservedAreNamed) {
   Kernel(16, 4, /*reserved=*/4);
   EXPECT_EQ(FailOne(), P(4));
