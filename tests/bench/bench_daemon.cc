@@ -62,9 +62,7 @@ void BenchDaemon::WaitClean(uint64_t page_size, uint64_t leased_bytes) {
     for (const v1::PoolStatus& pool : status->pools()) {
       if (pool.page_size() != page_size) continue;
       if (pool.clean_bytes() + leased_bytes >= pool.target_bytes() &&
-          pool.populating_bytes() + pool.retiring_bytes() +
-                  pool.limbo_bytes() ==
-              0) {
+          pool.populating_bytes() + pool.retiring_bytes() == 0) {
         return;
       }
       last = pool.ShortDebugString();

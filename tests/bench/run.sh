@@ -25,13 +25,14 @@ declare -A what=(
   [overhead]="Acquire against a bare call of gRPC and a bare passed descriptor"
   [churn]="leasing, writing and releasing without pause, against the kernel"
   [clear]="zeroing in place by threads, against a raw loop and populating again"
+  [drained]="a pool given back and asked for at once, against the zeroing alone"
   [fill]="populating by threads"
   [target-last]="what is left in the caches, by order and kind of stores"
 )
 # Free pages it needs, of 2 MiB and of 1 GiB: for its pool and the comparison.
 declare -A pages_2m=([acquire]=1024 [overhead]=512 [churn]=2048 [clear]=512
-  [fill]=512 [target-last]=32)
-declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [fill]=2
+  [drained]=1024 [fill]=512 [target-last]=32)
+declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [drained]=2 [fill]=2
   [target-last]=0)
 
 usage() {
