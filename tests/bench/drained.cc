@@ -63,7 +63,7 @@ struct Clients {
   std::vector<std::unique_ptr<Client>> all;
 };
 
-// Until so many wait.
+// Until so many wait, of the domain that this process is of as well.
 void WaitForWaiters(testing::RawCalls& calls, int count) {
   while (true) {
     const auto status = calls.GetStatus();
@@ -124,11 +124,10 @@ Figures Measure(PageSize page_size, const Way& way, int rounds) {
   BenchDaemon daemon(absl::StrCat(
       "backend: hugetlb\n"
       "zeroing: {bandwidth: none}\n"
-      "listeners: [{dir: @DIR@, group: \"*\"}]\n"
-      "domains: [{name: \"uid:",
-      kClientUid, "\", reuse: ", way.in_place ? "in-place" : "retire",
-      "}]\npools: [{page_size: ", page_size.bytes().value(),
-      ", target: ", kSize, "}]\n"));
+      "listeners: [{dir: @DIR@, group: \"*\", domain: all}]\n"
+      "domains: [{name: all, reuse: ",
+      way.in_place ? "in-place" : "retire", "}]\npools: [{page_size: ",
+      page_size.bytes().value(), ", target: ", kSize, "}]\n"));
   const uint64_t page_bytes = page_size.bytes().value();
   daemon.WaitClean(page_bytes);
   Request request =
