@@ -202,7 +202,8 @@ typedef enum hp_placement {
   HP_PLACEMENT_INTERLEAVE = 3 /* spread over the listed nodes; none: all */
 } hp_placement;
 
-/* Stands in a list of nodes for the one the calling thread runs on. */
+/* Stands in a list of nodes for the one the calling thread runs on, or the
+ * nearest with memory where that has none. */
 #define HP_NODE_LOCAL UINT32_MAX
 
 /* Do not map: the descriptors are all that is wanted. */

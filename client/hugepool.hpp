@@ -125,7 +125,8 @@ class Request {
   static Where Interleave(std::vector<std::uint32_t> nodes = {}) {
     return {HP_PLACEMENT_INTERLEAVE, std::move(nodes)};
   }
-  // The node that the thread runs on which will call Acquire.
+  // The node that the thread runs on which will call Acquire; where that has no
+  // memory, the nearest that has.
   static Where Local() { return Prefer({HP_NODE_LOCAL}); }
 
   // Adds a segment. page_sizes: in order of preference; none: any.

@@ -1,7 +1,5 @@
 #include "client/hpctl/parse.h"
 
-#include <sched.h>
-
 #include <algorithm>
 
 #include "absl/status/status.h"
@@ -9,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/internal/nearest_memory.h"
 #include "daemon/base/errno_status.h"
 
 namespace hugepool::hpctl {
@@ -28,9 +27,7 @@ absl::Status BadNodes(const std::string& text) {
 absl::Status AddNodeRange(const std::string& text, const std::string& part,
                           std::vector<NodeId>* nodes) {
   if (part == "local") {
-    unsigned cpu = 0;
-    unsigned node = 0;
-    nodes->push_back(NodeId(getcpu(&cpu, &node) == 0 ? node : 0));
+    nodes->push_back(client::LocalNode());
     return absl::OkStatus();
   }
   const std::vector<std::string> ends = absl::StrSplit(part, '-');

@@ -15,8 +15,8 @@ namespace hugepool::hpctl {
 
 // All of them return INVALID_ARGUMENT with the text and what to write instead.
 
-// "0", "0,2", "0-3,5", "local" (the node that this thread runs on). Ascending,
-// without doubles.
+// "0", "0,2", "0-3,5", "local" (client::LocalNode()). Ascending, without
+// doubles.
 absl::StatusOr<std::vector<NodeId>> ParseNodes(const std::string& text);
 
 // "4G" or "4G@NODES". Zero is no size.

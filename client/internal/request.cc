@@ -1,10 +1,10 @@
 #include "client/internal/request.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
+
+#include "client/internal/nearest_memory.h"
 
 namespace {
 
@@ -153,13 +153,6 @@ v1::AcquireRequest BuildRequest(const hp_request& request) {
 MapOptions MapOptionsOf(uint32_t flags) {
   return {.map = (flags & HP_REQUEST_NO_MAP) == 0,
           .dontfork = (flags & HP_REQUEST_DONTFORK) != 0};
-}
-
-NodeId LocalNode() {
-  unsigned cpu = 0;
-  unsigned node = 0;
-  if (getcpu(&cpu, &node) != 0) return NodeId(0);
-  return NodeId(node);
 }
 
 absl::Duration FromMilliseconds(uint64_t ms) {

@@ -8,7 +8,6 @@
 #include "absl/time/time.h"
 #include "client/hugepool.h"
 #include "client/internal/lease_map.h"
-#include "daemon/base/units.h"
 #include "hugepool/v1/hugepool.pb.h"
 
 // With nodes as they were given: HP_NODE_LOCAL is resolved at the Acquire.
@@ -19,15 +18,11 @@ struct hp_request {
 
 namespace hugepool::client {
 
-// `request` as it goes to the daemon, with HP_NODE_LOCAL replaced by the node
-// that the calling thread runs on now.
+// `request` as it goes to the daemon, with HP_NODE_LOCAL replaced by what
+// LocalNode() says now.
 v1::AcquireRequest BuildRequest(const hp_request& request);
 
 MapOptions MapOptionsOf(uint32_t flags);
-
-// The NUMA node that the calling thread runs on, by getcpu(2). A hint: the
-// thread can be moved at any time. Node 0 where the kernel cannot tell.
-NodeId LocalNode();
 
 // A time from the C interface; anything above a year is a year.
 absl::Duration FromMilliseconds(uint64_t ms);
