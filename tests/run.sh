@@ -88,6 +88,10 @@ list_all() {
   local name
   # shellcheck disable=SC2154
   for name in "${script_checks[@]}"; do printf '%-15s %s\n' scripts "$name"; done
+  printf '%-15s %s\n' vm "two-nodes, an emulated machine; see tests/vm/run.sh"
+  for name in one-node memoryless-node cpuless-node sparse-ids; do
+    printf '%-15s another such machine; only when asked for\n' "vm-$name"
+  done
   echo "asan            all of unit, core and integration"
   echo "tsan            what has threads of its own"
   echo "clang           builds everything; only when asked for"

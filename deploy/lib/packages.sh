@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # The Debian packages hugepool needs, and their installation. The only list of
-# them: deploy/quickstart.sh, tests/run.sh and tests/bench/run.sh read it here.
+# them: deploy/quickstart.sh, tests/run.sh, tests/vm/run.sh and tests/bench/run.sh
+# read it here.
 
 # To build what is shipped. deploy/bazel/third_party says what each library is
 # for; python3 and the C library's headers come with bazel-bootstrap.
@@ -40,6 +41,14 @@ packages_test=(
   strace
 )
 
+# To run tests in emulated machines (tests/vm), beside those above.
+# shellcheck disable=SC2034
+packages_vm=(
+  e2fsprogs
+  mmdebstrap
+  qemu-system-x86
+)
+
 # packages_missing PACKAGE...: prints those that are not installed.
 packages_missing() {
   local name status
@@ -51,7 +60,7 @@ packages_missing() {
 }
 
 # packages_install LIST...: installs what is missing of the named lists
-# (packages_build, packages_test). Touches neither apt nor the network where
+# (packages_build, packages_test, packages_vm). Touches neither apt nor the network where
 # nothing is missing. Sets packages_installed to how many were. Fails with a
 # message where it cannot.
 packages_install() {

@@ -9,9 +9,11 @@
 
 # In the order in which they run: what fails soonest first. `clang` is not run
 # unless asked for: the sanitizers' builds are made by clang with the same
-# checks of the thread-safety annotations.
-parts=(unit core integration plants random-clients scripts asan tsan)
-parts_on_demand=(clang)
+# checks of the thread-safety annotations. Nor are the guests other than that of
+# `vm`, which has two nodes.
+parts=(unit core integration plants random-clients scripts vm asan tsan)
+parts_on_demand=(clang vm-one-node vm-memoryless-node vm-cpuless-node
+  vm-sparse-ids)
 
 # Everything of ours; not //..., which follows the links of other output bases.
 all_packages=(//client/... //daemon/... //deploy/... //docs/... //proto/...
@@ -62,6 +64,26 @@ part_core() { home_part core; }
 part_integration() { home_part integration --nocache_test_results; }
 part_random_clients() { home_part random-clients --nocache_test_results; }
 part_plants() { home_part plants --config=plants --nocache_test_results; }
+
+part_vm() { guest vm two-nodes; }
+part_vm_one_node() { guest vm-one-node one-node; }
+part_vm_memoryless_node() { guest vm-memoryless-node memoryless-node; }
+part_vm_cpuless_node() { guest vm-cpuless-node cpuless-node; }
+part_vm_sparse_ids() { guest vm-sparse-ids sparse-ids; }
+
+# guest PART TOPOLOGY: the checks in an emulated machine.
+guest() {
+  local file=$logs/$1.tsv status=0 what name reason
+  : >"$file"
+  foreground "$root/tests/vm/run.sh" --results "$file" --logs "$logs" "$2" ||
+    status=$?
+  while IFS=$'\t' read -r what name reason; do
+    record "$what" "$1" "$name" "$reason"
+  done <"$file"
+  if ((status != 0 && status != 77)) && ! grep -q ^failed "$file"; then
+    record failed "$1" "$2" "tests/vm/run.sh ended with status $status"
+  fi
+}
 
 part_clang() {
   if foreground bazel build --keep_going "${bazel_progress[@]}" --config=clang \
