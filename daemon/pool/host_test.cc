@@ -280,6 +280,11 @@ TEST_F(HostTest, AWaiterSeesHowMuchIsThereOfWhatIsBuiltForIt) {
   while (auto quick = pool.TakeQuickWork(now)) {
     (void)pool.Settle(*std::move(quick), WorkOutcome::kDone, "", now);
   }
+  for (size_t i = 0; i < taken->extents.size(); ++i) {
+    auto retire = pool.TakeWork(now, std::nullopt);
+    ASSERT_EQ(retire->kind, WorkKind::kRetire);
+    (void)pool.Settle(*std::move(retire), WorkOutcome::kDone, "", now);
+  }
   auto build = pool.TakeWork(now, std::nullopt);
   ASSERT_TRUE(build.has_value());
   EXPECT_EQ(build->pages, P(16));

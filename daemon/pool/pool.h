@@ -178,10 +178,10 @@ class Pool {
   void TellLost() HP_EXCLUDES(mu_);
 
   // --- For stewards -----------------------------------------------------------
-  // Work that takes microseconds and gives memory back: letting go, probing,
-  // retiring. To be done before any building.
+  // Work that takes microseconds: letting go, probing. To be done before any
+  // building.
   std::optional<WorkItem> TakeQuickWork(absl::Time now) HP_EXCLUDES(mu_);
-  // Clearing and building, the most urgent first. `kernel` are the kernel's
+  // Clearing, building and retiring, the most urgent first. `kernel` are the kernel's
   // counters as just read, or nullopt where they cannot be read.
   std::optional<WorkItem> TakeWork(
       absl::Time now, const std::optional<sys::KernelCounters>& kernel)
@@ -273,6 +273,7 @@ class Pool {
 
   std::optional<WorkItem> TakeProbe(absl::Time now) HP_REQUIRES(mu_);
   std::optional<WorkItem> TakePreparation() HP_REQUIRES(mu_);
+  std::optional<WorkItem> TakeRetire() HP_REQUIRES(mu_);
   std::optional<WorkItem> TakeVerify() HP_REQUIRES(mu_);
   std::optional<WorkItem> TakeSample() HP_REQUIRES(mu_);
   bool IsClean(ExtentId id) const HP_REQUIRES(mu_);
@@ -319,6 +320,7 @@ class Pool {
   absl::flat_hash_map<SlotId, Record> records_ HP_GUARDED_BY(mu_);
   std::map<DomainId, StockOfDomain> stock_ HP_GUARDED_BY(mu_);
   std::deque<SlotId> retiring_ HP_GUARDED_BY(mu_);
+  bool build_next_ HP_GUARDED_BY(mu_) = false;  // pages came free just now
   std::deque<SlotId> dirty_ HP_GUARDED_BY(mu_);
   std::deque<SlotId> let_go_ HP_GUARDED_BY(mu_);
   // Granted extents to be prepared, or being so; and those not handed out yet.

@@ -27,7 +27,7 @@ class PoolFillTest : public PoolFixture {
     if (!build) return P(0);
     const PageCount pages = build->pages;
     Settle(build, outcome, "none");
-    SettleDone(Quick());
+    SettleDone(Work());  // what it got goes back
     clock_.Advance(absl::Seconds(5));
     return pages;
   }
@@ -75,8 +75,8 @@ TEST_F(PoolFillTest, WhatWasJustGivenBackIsNoShortage) {
   EXPECT_FALSE(Work().has_value());
   Return(slot);
   Close(slot);
-  SettleDone(Quick());
-  SettleDone(Quick());
+  SettleDone(Quick());  // the probe
+  SettleDone(Work());   // the retiring
   EXPECT_EQ(In(kClean), P(12));
   EXPECT_EQ(Shortfall(), "") << "the kernel was not asked yet";
   EXPECT_FALSE(Work().has_value());
@@ -91,10 +91,11 @@ TEST_F(PoolFillTest, WhatOthersUseIsNotInLimbo) {
   Kernel(64, 36);
   auto next = Work();
   Settle(next, Outcome::kDone);
+  Kernel(64, 32);
   Return(slot);
   Close(slot);
-  SettleDone(Quick());
-  SettleDone(Quick());
+  SettleDone(Quick());  // the probe
+  SettleDone(Work());   // the retiring
   EXPECT_EQ(pool_->Snapshot().limbo, P(4));
   Kernel(64, 36);  // all but what the second build has
   auto third = Work();
@@ -110,11 +111,12 @@ TEST_F(PoolFillTest, WhatDoesNotComeFreeIsInLimbo) {
   Kernel(64, 36);
   auto next = Work();
   Settle(next, Outcome::kDone);
+  Kernel(64, 32);
   const SlotId slot = TakeHeld(4, Terms());
   Return(slot);
   Close(slot);
-  SettleDone(Quick());
-  SettleDone(Quick());
+  SettleDone(Quick());  // the probe
+  SettleDone(Work());   // the retiring
   Kernel(64, 33);
   auto third = Work();
   EXPECT_EQ(pool_->Snapshot().limbo, P(3));
@@ -157,8 +159,8 @@ TEST_F(PoolFillTest, MemoryThatCameBackIsTriedInLargeShapesAgain) {
   const SlotId slot = TakeHeld(4, Terms());
   Return(slot);
   Close(slot);
-  SettleDone(Quick());
-  SettleDone(Quick());
+  SettleDone(Quick());  // the probe
+  SettleDone(Work());   // the retiring
   auto build = Work();
   EXPECT_EQ(build->pages, P(4));
   Settle(build, Outcome::kDone);

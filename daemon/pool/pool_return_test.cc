@@ -154,6 +154,24 @@ TEST_F(PoolReturnTest, AThousandStuckExtentsAreLookedAtSeventeenTimesASecond) {
 
 // --- Giving back --------------------------------------------------------------------
 
+// Others could take what lies free while something else is done.
+TEST_F(PoolReturnTest, EachRetiredExtentIsMadeAgainBeforeTheNextIsRetired) {
+  DoAll();
+  for (int i = 0; i < 3; ++i) (void)Returned(4, false);
+  for (int i = 0; i < 3; ++i) SettleDone(Quick());
+  ASSERT_EQ(In(kRetiring), P(12));
+  for (int i = 0; i < 3; ++i) {
+    auto retire = Work();
+    EXPECT_EQ(retire->kind, WorkKind::kRetire);
+    Settle(retire, Outcome::kDone);
+    auto build = Work();
+    EXPECT_EQ(build->kind, WorkKind::kBuild);
+    EXPECT_EQ(build->pages, P(4));
+    Settle(build, Outcome::kDone);
+  }
+  EXPECT_FALSE(Work().has_value());
+}
+
 TEST_F(PoolReturnTest, PagesAreInLimboUntilTheKernelShowsThem) {
   Kernel(16, 16);
   while (auto build = Work()) {
@@ -161,8 +179,8 @@ TEST_F(PoolReturnTest, PagesAreInLimboUntilTheKernelShowsThem) {
     Settle(build, Outcome::kDone);
   }
   (void)Returned(4, false);
-  SettleDone(Quick());
-  SettleDone(Quick());
+  SettleDone(Quick());  // the probe
+  SettleDone(Work());   // the retiring
   EXPECT_EQ(pool_->Snapshot().limbo, P(4));
   EXPECT_FALSE(Work().has_value()) << "the kernel has none free yet";
   EXPECT_EQ(pool_->Snapshot().limbo, P(4)) << "pinned, perhaps";

@@ -110,7 +110,7 @@ TEST_F(PoolTest, ReturnOfAHeldExtentIsProbedAtOnceAndRetired) {
   EXPECT_EQ(news.back[0].extent, id);
   EXPECT_FALSE(table_->lease(slot).valid());
   EXPECT_EQ(State(slot), kRetiring);
-  auto retire = Quick();
+  auto retire = Work();
   ASSERT_TRUE(retire.has_value());
   EXPECT_EQ(retire->kind, WorkKind::kRetire);
   Settle(retire, Outcome::kDone);
@@ -129,7 +129,7 @@ TEST_F(PoolTest, ReturnByALeaseThatHasTheExtentNoMoreDoesNothing) {
   ASSERT_EQ(State(slot), kRetiring);
   Return(slot);
   EXPECT_EQ(State(slot), kRetiring);
-  SettleDone(Quick());
+  SettleDone(Work());
   ASSERT_EQ(State(slot), kEmpty);
   Return(slot);
   DoAll();

@@ -78,7 +78,16 @@ bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
 }
 
 bool Steward::BuildFor(Pool& pool) {
-  return Do(pool, pool.TakeWork(deps_.clock->Now(), ReadKernel(pool)));
+  bool did = false;
+  // What was given back lies free until something is built of it: at once, before
+  // another pool has its turn.
+  for (bool again = true; again;) {
+    auto item = pool.TakeWork(deps_.clock->Now(), ReadKernel(pool));
+    again = item.has_value() && item->kind == WorkKind::kRetire;
+    if (!Do(pool, std::move(item))) break;
+    did = true;
+  }
+  return did;
 }
 
 bool Steward::AnybodyWaits() const {

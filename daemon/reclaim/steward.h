@@ -45,7 +45,8 @@ class Steward {
   // There may be work. Cheap, never blocks long.
   void Wake();
 
-  // Does at most one item; false: there was none. For tests without a thread.
+  // Does one item, after what has to be retired for it; false: there was none. For
+  // tests without a thread.
   bool Step();
 
  private:

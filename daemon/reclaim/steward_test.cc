@@ -83,11 +83,23 @@ TEST_F(StewardTest, QuickWorkOfAnyPoolGoesBeforeBuildingInAnother) {
   ASSERT_LT(before, PageCount(2)) << "there is something to build";
   EXPECT_TRUE(steward_->Step());
   EXPECT_EQ(State(slot), kRetiring);
-  EXPECT_TRUE(steward_->Step());
-  EXPECT_EQ(State(slot), kEmpty);
   EXPECT_EQ(Clean(*giant_), before);
   MutexLock lock(&mu_);
   EXPECT_EQ(back_, 1u);
+}
+
+TEST_F(StewardTest, WhatIsGivenBackIsMadeAgainInTheSameStep) {
+  while (steward_->Step()) {
+  }
+  const SlotId slot = Take();
+  { sys::FakeHolder holder = Hold(slot); }
+  watch_.Deliver();
+  pool_->Return(slot, kLease, true);
+  EXPECT_TRUE(steward_->Step());  // the probe
+  ASSERT_EQ(Clean(*pool_), PageCount(4));
+  EXPECT_TRUE(steward_->Step());
+  EXPECT_EQ(Clean(*pool_), PageCount(8));
+  EXPECT_EQ(pool_->Snapshot().retired, 1u);
 }
 
 TEST_F(StewardTest, APoolWithWaitersIsBuiltForFirst) {
@@ -188,7 +200,7 @@ TEST_F(StewardTest, WhatComesBackIsNotHeldUpByAJobThatWaits) {
   engine.meanwhile = [&] {
     pool_->Return(slot, kLease, true);
     engine.do_other_work();
-    came_back = State(slot) == kEmpty;
+    came_back = State(slot) == kRetiring;
     engine.meanwhile = nullptr;
   };
   while (engine.meanwhile) ASSERT_TRUE(steward.Step());
