@@ -72,6 +72,16 @@ void BenchDaemon::WaitClean(uint64_t page_size, uint64_t leased_bytes) {
   }
 }
 
+uint64_t BenchDaemon::ReturningBytes() {
+  const auto status = calls_->GetStatus();
+  if (!status.ok()) Die(status.status().ToString());
+  uint64_t bytes = 0;
+  for (const v1::PoolStatus& pool : status->pools()) {
+    bytes += pool.returning_bytes();
+  }
+  return bytes;
+}
+
 double BenchDaemon::CpuMicros() const {
   clockid_t clock;
   if (clock_getcpuclockid(process_->pid(), &clock) != 0) return 0;

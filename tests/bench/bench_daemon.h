@@ -28,6 +28,8 @@ class BenchDaemon {
   // Until the pool of this page size has nothing but clean memory, as much as
   // its target (or all but `leased_bytes`); the daemon is at rest then.
   void WaitClean(uint64_t page_size, uint64_t leased_bytes = 0);
+  // What was released and is still open or mapped somewhere, of all pools.
+  uint64_t ReturningBytes();
   // CPU time that the daemon has used, in microseconds.
   double CpuMicros() const;
 

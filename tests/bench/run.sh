@@ -27,13 +27,15 @@ declare -A what=(
   [clear]="zeroing in place by threads, against a raw loop and populating again"
   [drained]="a pool given back and asked for at once, against the zeroing alone"
   [fill]="populating by threads"
+  [manners]="what others feel of zeroing in the background"
+  [idle]="CPU time of a daemon that has nothing to do"
   [target-last]="what is left in the caches, by order and kind of stores"
 )
 # Free pages it needs, of 2 MiB and of 1 GiB: for its pool and the comparison.
 declare -A pages_2m=([acquire]=1024 [overhead]=512 [churn]=2048 [clear]=512
-  [drained]=1024 [fill]=512 [target-last]=32)
+  [drained]=1024 [fill]=512 [target-last]=32 [manners]=64 [idle]=1040)
 declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [drained]=2 [fill]=2
-  [target-last]=0)
+  [target-last]=0 [manners]=0 [idle]=0)
 
 usage() {
   sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | grep -v '^set '
