@@ -126,7 +126,9 @@ std::optional<Pool::VerifyResult> Pool::FinishVerify(uint64_t pass) {
   MutexLock lock(&mu_);
   for (auto it = passes_.begin(); it != passes_.end(); ++it) {
     if (it->id != pass) continue;
-    std::erase_if(it->left, [this](ExtentId id) { return !IsClean(id); });
+    while (!it->left.empty() && !IsClean(it->left.front())) {
+      it->left.pop_front();
+    }
     if (it->at_work || !it->left.empty()) return std::nullopt;
     const VerifyResult result = it->result;
     passes_.erase(it);

@@ -237,7 +237,6 @@ TEST_F(PoolPrepareTest, ACancelledPassEnds) {
 }
 
 TEST_F(PoolPrepareTest, SamplesGoRound) {
-  Bytes seen;
   std::vector<std::pair<uint32_t, Bytes>> order;
   for (int i = 0; i < 16; ++i) {
     pool_->SampleVerify(MiB(2));

@@ -17,9 +17,9 @@ constexpr uint64_t kShmemShare = 8;
 // More than the caches hold, and less than a tenth of a second of zeroing.
 constexpr Bytes kCalibrationSpan = MiB(64);
 
-// The kernel's ktask, which this follows, found no gain per node above four
-// threads for clear_gigantic_page's sizes.
-constexpr int kMaxWorkers = 4;
+// As far as the published tables of parallel clearing go, which gain all the way
+// (docs/performance.md). How many of them are used is found out while working.
+constexpr int kMaxWorkers = 16;
 
 }  // namespace
 

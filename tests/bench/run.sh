@@ -33,7 +33,7 @@ declare -A what=(
 )
 # Free pages it needs, of 2 MiB and of 1 GiB: for its pool and the comparison.
 declare -A pages_2m=([acquire]=1024 [overhead]=512 [churn]=2048 [clear]=512
-  [drained]=1024 [fill]=512 [target-last]=32 [manners]=64 [idle]=1040)
+  [drained]=1024 [fill]=512 [target-last]=64 [manners]=64 [idle]=1040)
 declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [drained]=2 [fill]=2
   [target-last]=0 [manners]=0 [idle]=0)
 
@@ -87,6 +87,7 @@ list() {
   for each in "${!what[@]}"; do
     printf '%-10s %s\n' "$each" "${what[$each]}"
   done | sort
+  echo "forecast   a model of large machines; measures nothing"
 }
 
 main() {
@@ -94,6 +95,9 @@ main() {
   if [[ $name == list ]]; then
     list
     return
+  fi
+  if [[ $name == forecast ]]; then
+    exec "$root/tests/bench/forecast.py"
   fi
   if [[ -z $name || -z ${what[$name]:-} ]]; then
     usage >&2
