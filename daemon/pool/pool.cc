@@ -390,6 +390,18 @@ absl::Status Pool::CheckInvariants() const {
       return wrong("slot ", slot.value(), " is returning, but nobody will look");
     }
   }
+  for (const auto& [slot, p] : preparations_) {
+    const ExtentState state = table_->state(slot);
+    if (!records_.contains(slot) ||
+        (state != kGranted && state != kPreparing)) {
+      return wrong("slot ", slot.value(), " is to be prepared but is ",
+                   ToString(state));
+    }
+  }
+  if (to_prepare_.size() > preparations_.size()) {
+    return wrong(to_prepare_.size(), " slots to hand out for ",
+                 preparations_.size(), " preparations");
+  }
   if (living != records_.size()) {
     return wrong(records_.size(), " records for ", living, " extents");
   }

@@ -37,7 +37,7 @@ void Pool::NoteKernel(const std::optional<sys::KernelCounters>& kernel) {
 
 Need Pool::needs() const {
   MutexLock lock(&mu_);
-  if (!queue_.empty()) return Need::kWaiters;
+  if (!queue_.empty() || !preparations_.empty()) return Need::kWaiters;
   return InState(kClean) < config_.low ? Need::kLow : Need::kRest;
 }
 

@@ -40,6 +40,7 @@ TEST_F(PoolPrepareTest, ACopyIsMadeFirstAndToldOf) {
   EXPECT_FALSE(pool_->HasWaiters());
   pool_->Prepare(slot, Copy(source));
   EXPECT_TRUE(pool_->HasWaiters());
+  EXPECT_EQ(pool_->needs(), Need::kWaiters);
   auto copy = Work();
   ASSERT_TRUE(copy.has_value());
   EXPECT_EQ(copy->kind, WorkKind::kCopy);

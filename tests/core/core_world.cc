@@ -197,6 +197,36 @@ void CoreWorld::Acquire(int client, int pages, int gigantic, int node,
   Settle();
 }
 
+void CoreWorld::Copy(int client, int n, int from, int pages, int flags) {
+  Client& c = clients_[client % kClients];
+  if (!c.connected || c.leases.empty()) return;
+  const LeaseId source = c.leases[static_cast<size_t>(n) % c.leases.size()];
+  AcquireSpec spec;
+  spec.request_id = absl::StrCat("r", ++requests_);
+  SegmentRequest segment;
+  segment.size = MiB(2) * static_cast<uint64_t>(pages);
+  segment.page_sizes = {k2M};
+  segment.copy = CopySource{source, MiB(2) * static_cast<uint64_t>(from)};
+  segment.hot = segment.size - Bytes(1);
+  spec.segments = {segment};
+  spec.is_private = (flags & 1) != 0;
+  if (flags & 8) spec.max_wait = absl::Seconds(3);
+  copies_[spec.request_id] = source;
+  manager_->Acquire(c.session->id, spec,
+                    [](absl::StatusOr<LeaseManager::Granted>) {});
+  Settle();
+}
+
+// Zero, or in a copy what its source had (0xEE: what a pin wrote).
+bool CoreWorld::MayRead(const GrantFrame& frame, uint8_t byte) const {
+  if (byte == 0) return true;
+  const auto copy = copies_.find(frame.request_id);
+  if (copy == copies_.end()) return false;
+  const auto tags = tags_of_.find(copy->second);
+  return byte == 0xEE ||
+         (tags != tags_of_.end() && tags->second.contains(byte));
+}
+
 void CoreWorld::Receive(int client, int acknowledge) {
   const int index = client % kClients;
   Client& c = clients_[index];
@@ -219,7 +249,7 @@ void CoreWorld::Receive(int client, int acknowledge) {
         }
         break;
       }
-      if (*byte != 0) {
+      if (!MayRead(frame, *byte)) {
         Fault(absl::StrCat("stale byte ", *byte, " in page ", p, " of ",
                            ToWire(frame.lease)));
       }
@@ -228,8 +258,10 @@ void CoreWorld::Receive(int client, int acknowledge) {
       }
       h.pages = p + 1;
     }
+    tags_of_[frame.lease].insert(h.tag);
     holdings_.push_back(std::move(h));
     ++received_;
+    copied_ += copies_.contains(frame.request_id);
   }
   if (++next_tag_ == 0) next_tag_ = 1;
   const bool last = frame.part + 1 == frame.parts;
@@ -381,6 +413,16 @@ void CoreWorld::StepAhead(int count) {
 
 void CoreWorld::Deliver() { watch_->Deliver(); }
 
+void CoreWorld::Verify(int n, int sample) {
+  Pool& pool = *host_->pools()[static_cast<size_t>(n) % host_->pools().size()];
+  if (sample) return pool.SampleVerify(MiB(6));
+  // The last one was done, or its caller has gone.
+  for (const auto& p : host_->pools()) {
+    if (!p->FinishVerify(passes_).has_value()) p->CancelVerify(passes_);
+  }
+  pool.StartVerify(++passes_);
+}
+
 void CoreWorld::LoseEvents() {
   if (options_.let_go) return;  // then the end of an inode is the only news
   watch_->Overflow();
@@ -407,7 +449,8 @@ void CoreWorld::FailSomething(int which) {
   static constexpr Op kOps[] = {Op::kCreate, Op::kGrow,    Op::kPolicy,
                                 Op::kMap,    Op::kOpen,    Op::kSeal,
                                 Op::kChown,  Op::kPageNodes, Op::kFacts,
-                                Op::kWatch};
+                                Op::kWatch,  Op::kZero,  Op::kFindStray,
+                                Op::kRead};
   const int n = static_cast<int>(std::size(kOps));
   if (which % (n + 2) == n) {
     kernel_.FailNextPopulateAfter(PageCount(2));
@@ -458,6 +501,9 @@ std::string CoreWorld::Check() {
        {host_->CheckInvariants(), manager_->CheckInvariants(),
         kernel_.CheckInvariants()}) {
     if (!s.ok()) return std::string(s.message());
+  }
+  for (const auto& pool : host_->pools()) {
+    if (pool->Snapshot().stray != 0) return "clean memory was not zero";
   }
   const auto violations = kernel_.violations();
   if (violations.daemon_sigbus != 0) return "the daemon met SIGBUS";

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,11 @@ class CoreWorld {
   // `flags`: 1 private, 2 sealed, 4 reopenable, 8 wait, 16 memory lifetime,
   // 32 one extent, 64 named.
   void Acquire(int client, int pages, int gigantic, int node, int flags);
-  // Takes the oldest grant that arrived, checks that it is zero, fills it with
-  // a pattern of its own, and acknowledges or refuses it.
+  // Acquires a copy of `pages` of the client's n-th lease, from page `from` on.
+  void Copy(int client, int n, int from, int pages, int flags);
+  // Takes the oldest grant that arrived, checks that it is zero (a copy: that it
+  // has bytes of its source only), fills it with a pattern of its own, and
+  // acknowledges or refuses it.
   void Receive(int client, int acknowledge);
   // Releases the n-th lease of the client; with `keep` its memory stays mapped
   // and is written to later.
@@ -66,6 +70,8 @@ class CoreWorld {
   void Step(int count);
   void StepAhead(int count);
   void Deliver();
+  // Clean memory of the n-th pool is looked at: all of it, or a sample.
+  void Verify(int n, int sample);
   void LoseEvents();
   void Advance(int milliseconds);
   // The machine.
@@ -81,6 +87,8 @@ class CoreWorld {
 
   // Extents that clients received: a run that lends nothing proves nothing.
   uint64_t received() const { return received_; }
+  // Of those, of copies.
+  uint64_t copied() const { return copied_; }
 
  private:
   // One extent in some process's hands.
@@ -109,6 +117,7 @@ class CoreWorld {
   void Settle();
   void Fault(std::string text);
   void CheckContents();
+  bool MayRead(const GrantFrame& frame, uint8_t byte) const;
   Holding* PickHolding(int n, bool live_only = false);
   void DropHoldings(int client);
   std::string CheckRecount(bool quiescent);
@@ -137,7 +146,12 @@ class CoreWorld {
   std::vector<sys::FakePin> pins_;
   PageCount outside_;
   int requests_ = 0;
+  uint64_t passes_ = 0;  // StartVerify() so far
+  // What was written into a lease, and the source of each request for a copy.
+  std::map<LeaseId, std::set<uint8_t>> tags_of_;
+  std::map<std::string, LeaseId> copies_;
   uint64_t received_ = 0;
+  uint64_t copied_ = 0;
   uint8_t next_tag_ = 1;
   bool punched_ = false;
   bool events_lost_ = false;

@@ -27,6 +27,7 @@ int g_seeds = 24;
 int g_ops = 10000;
 int g_first_seed = 1;
 uint64_t g_received = 0;
+uint64_t g_copied = 0;
 
 // Draws operations and remembers them as code.
 class Driver {
@@ -83,6 +84,10 @@ void Driver::One() {
     const int flags = Draw(8) == 0 ? Draw(128) : Draw(2) | (Draw(2) * 8);
     return HP_DO(Acquire, client, pages, gigantic, Draw(4) - 2, flags);
   }
+  if (dice < 300) {
+    return HP_DO(Copy, client, Draw(16), Draw(4), 1 + Draw(6),
+                 Draw(2) | (Draw(2) * 8));
+  }
   if (dice < 450) return HP_DO(Receive, client, static_cast<int>(Draw(8) != 0));
   if (dice < 550) {
     return HP_DO(Release, client, Draw(16), static_cast<int>(Draw(3) == 0));
@@ -103,6 +108,7 @@ void Driver::One() {
   if (dice < 970) return HP_DO(Advance, 1 + Draw(Draw(10) == 0 ? 12000 : 300));
   if (dice < 980) return HP_DO(TakeOutside, 1 + Draw(8));
   if (dice < 990) return HP_DO(ReturnOutside);
+  if (dice < 994) return HP_DO(Verify, Draw(8), static_cast<int>(Draw(2)));
   return HP_DO(FailSomething, Draw(64));
 }
 
@@ -115,6 +121,7 @@ void RunSeed(uint32_t seed, const CoreWorld::Options& options) {
   }
   if (wrong.empty()) wrong = driver.world().CheckAllComesBack();
   g_received += driver.world().received();
+  g_copied += driver.world().copied();
   if (wrong.empty()) return;
   const char* dir = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
   const std::string path =
@@ -174,7 +181,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int result = RUN_ALL_TESTS();
-  std::printf("%llu extents lent\n",
-              static_cast<unsigned long long>(hugepool::g_received));
+  std::printf("%llu extents lent, %llu of them copies\n",
+              static_cast<unsigned long long>(hugepool::g_received),
+              static_cast<unsigned long long>(hugepool::g_copied));
   return result;
 }
