@@ -31,6 +31,8 @@ constexpr Bytes kPolitePiece = MiB(2);
 // What is done between going to the idle class and coming back, which cost a
 // microsecond each: less than 1 % of the 200 us that it takes.
 constexpr uint64_t kIdleBatch = 8;  // pieces
+// Likewise for being nice: of one piece of kPolitePiece.
+constexpr uint64_t kNiceBatch = 1;
 // How soon one that went idle just after it was brought back is brought back
 // again.
 constexpr absl::Duration kRaiseEvery = absl::Milliseconds(1);
@@ -131,6 +133,10 @@ absl::Status NodeWorkers::Populate(sys::HugeFile& file, const FileSpan& span,
           [&file, &span](PieceSpan at, bool /*last*/) {
             return file.Populate(span.from + at.offset, at.length);
           });
+  if (polite && options_.sched != nullptr && piece == kPolitePiece) {
+    job.quiet_batch = kNiceBatch;
+    job.nice = true;
+  }
   return Run(job, std::max(kPopulateShare, piece), &populate_tuner_);
 }
 
@@ -213,7 +219,7 @@ absl::StatusOr<sys::HugeFile::Stray> NodeWorkers::Verify(sys::HugeFile& file,
 absl::Status NodeWorkers::AllowIdle(Job& job, sys::HugeFile& file,
                                     const FileSpan& span) {
   if (options_.sched == nullptr || Urgent(job)) return absl::OkStatus();
-  job.idle_batch = kIdleBatch;
+  job.quiet_batch = kIdleBatch;
   // The pages are there; this puts them into our page tables, or the idle class
   // would fault them in, which takes locks.
   return file.Populate(span.from, span.to - span.from);
@@ -243,7 +249,8 @@ absl::Status NodeWorkers::Run(Job& job, Bytes smallest, ThreadTuner* tuner) {
   int most = options_.threads;
   const bool urgent = Urgent(job);
   if (!urgent) LookAtPressure(job);
-  const bool undisturbed = urgent || (!pacer_.capped() && job.idle_batch == 0);
+  const bool undisturbed =
+      urgent || (!pacer_.capped() && (job.quiet_batch == 0 || job.nice));
   if (options_.tune) {
     MutexLock lock(&mu_);
     most = tuner->threads();
@@ -286,7 +293,7 @@ absl::Status NodeWorkers::Share(Job& job, int helpers) {
       busy_ -= std::exchange(wanted_, 0);
     } else if (job.pace == Pace::kBackground && DoOtherWork()) {
       // Then look again.
-    } else if (joined && job.idle_batch > 0) {
+    } else if (joined && job.quiet_batch > 0) {
       mu_.Unlock();
       RaiseHelpers();
       mu_.Lock();
@@ -308,16 +315,16 @@ absl::Status NodeWorkers::Work(Job& job, Helper* self) {
   const uint64_t count = job.order.count();
   while (true) {
     const bool background = !Urgent(job);
-    const bool idle = background && self != nullptr && job.idle_batch > 0 &&
-                      !no_way_back_.load(std::memory_order_relaxed);
-    const uint64_t many = idle ? job.idle_batch : 1;
+    const bool quiet = background && self != nullptr && job.quiet_batch > 0 &&
+                       !no_way_back_.load(std::memory_order_relaxed);
+    const uint64_t many = quiet ? job.quiet_batch : 1;
     const uint64_t first = job.next.fetch_add(many, std::memory_order_relaxed);
     if (first >= count) return absl::OkStatus();
     const Batch batch = {first, std::min(first + many, count)};
     if (background)
       pacer_.WaitForTurn(SizeOf(job.order, batch.first, batch.end));
-    const absl::Status status = idle && !Urgent(job)
-                                    ? IdlePieces(job, batch, *self)
+    const absl::Status status = quiet && !Urgent(job)
+                                    ? QuietPieces(job, batch, *self)
                                     : Pieces(job, batch);
     if (!status.ok()) {
       // Nobody starts another piece: the rest is not wanted any more.
@@ -336,11 +343,13 @@ absl::Status NodeWorkers::Pieces(Job& job, Batch batch) {
   return absl::OkStatus();
 }
 
-absl::Status NodeWorkers::IdlePieces(Job& job, Batch batch, Helper& self) {
+absl::Status NodeWorkers::QuietPieces(Job& job, Batch batch, Helper& self) {
   // Before it goes: from here on whoever hurries brings it back.
   self.idle.store(true, std::memory_order_relaxed);
   // Where it cannot go, it works as it is.
-  const bool went = options_.sched->SetIdle(self.id).ok();
+  const bool went = (job.nice ? options_.sched->SetNice(self.id)
+                              : options_.sched->SetIdle(self.id))
+                        .ok();
   const absl::Status status = Pieces(job, batch);
   const absl::Status back =
       went ? options_.sched->SetNormal(self.id) : absl::OkStatus();
@@ -349,7 +358,7 @@ absl::Status NodeWorkers::IdlePieces(Job& job, Batch batch, Helper& self) {
     Log(LogLevel::kError,
         absl::StrCat(
             "a worker cannot leave the idle class: ", back.message(),
-            "; no other will go there. Start hugepoold anew with "
+            "; no other will go there, or be nice. Start hugepoold anew with "
             "CAP_SYS_NICE or LimitNICE=20, or with zeroing.idle_class: "
             "false"));
   }

@@ -41,12 +41,14 @@ namespace hugepool {
 // allows it, for a few pieces at a time. A thread of the idle class may not run
 // for a second beside busy ones, and cannot help itself. So it takes no lock,
 // waits for nothing and faults no page in, since a starved holder of a lock
-// would stop those who want it: only IdlePieces() runs there. And the caller
+// would stop those who want it: only QuietPieces() runs there. And the caller
 // brings it back from outside when somebody hurries or ends the job.
 // Populating and copying are never idle class. The kernel populates under
 // mmap_lock and a mutex out of a small table that the faults of the whole
-// system share, and locks pages of a holder to read them. They have the cap
-// alone.
+// system share, and locks pages of a holder to read them. Populating small pages
+// is nice instead, for 2 MiB at a time: a tenth of a CPU's time is enough to be
+// through with that in two milliseconds. A 1G page would take a second, so it has
+// the cap alone.
 class NodeWorkers : public Engine {
  public:
   struct Options {
@@ -130,9 +132,11 @@ class NodeWorkers : public Engine {
     const Pace pace;
     const Piece piece;
     ThreadTuner* tuner = nullptr;  // of its kind of work; used under mu_
-    // Pieces that a helper may take at a time, in the idle class; 0: one, and
-    // in the normal class.
-    uint64_t idle_batch = 0;
+    // Pieces that a helper may take at a time while it stands back; 0: one, and
+    // it does not.
+    uint64_t quiet_batch = 0;
+    // It stands back by being nice, not in the idle class.
+    bool nice = false;
     // relaxed: a ticket dispenser. What the pieces wrote is published by the
     // mutex that the end of the job passes.
     std::atomic<uint64_t> next{0};
@@ -162,9 +166,10 @@ class NodeWorkers : public Engine {
   absl::Status Work(Job& job, Helper* self) HP_EXCLUDES(mu_);
   // The pieces of a batch, with a look at the stop flag before each.
   absl::Status Pieces(Job& job, Batch batch) HP_EXCLUDES(mu_);
-  // The same, in the idle class.
-  absl::Status IdlePieces(Job& job, Batch batch, Helper& self) HP_EXCLUDES(mu_);
-  // Brings back whoever is idle.
+  // The same, standing back for others.
+  absl::Status QuietPieces(Job& job, Batch batch, Helper& self)
+      HP_EXCLUDES(mu_);
+  // Brings back whoever stands back.
   void RaiseHelpers() HP_EXCLUDES(mu_);
   bool Urgent(const Job& job) const {
     return job.pace == Pace::kUrgent || pacer_.hurried();

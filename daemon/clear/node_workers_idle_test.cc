@@ -238,5 +238,42 @@ TEST_P(NodeWorkersIdleTest, WhereThereIsNoWayBackNoOtherGoes) {
 INSTANTIATE_TEST_SUITE_P(Threads, NodeWorkersIdleTest,
                          testing::Values(1, 2, 4));
 
+// The kernel's locks are held while it populates: niceness bounds for how long.
+TEST_P(NodeWorkersIdleTest, PopulatingSmallPagesIsNiceUntilSomebodyHurries) {
+  NodeWorkers workers(Options());
+  std::atomic<int> pieces{0}, nice{0};
+  file_->on_populate = [&] {
+    ++pieces;
+    nice += sched_.IsNice(sys::ThisThread());
+    EXPECT_FALSE(Idle());
+  };
+  const FileSpan all{Bytes(0), file_->size()};
+  ASSERT_TRUE(workers.Populate(*file_, all, Pace::kBackground).ok());
+  EXPECT_EQ(nice, static_cast<int>(kPages));
+  EXPECT_EQ(pieces, nice);
+  EXPECT_EQ(sched_.times_idle(), 0);
+  const int before = sched_.times_nice();
+  workers.Hurry();
+  ASSERT_TRUE(workers.Populate(*file_, all, Pace::kBackground).ok());
+  ASSERT_TRUE(workers.Populate(*file_, all, Pace::kUrgent).ok());
+  EXPECT_EQ(sched_.times_nice(), before);
+}
+
+// A second under mmap_lock, if others are busy.
+TEST(NodeWorkersNice, PopulatingAGiganticPageIsNot) {
+  sys::FakeKernel kernel;
+  kernel.AddPages(kNode, k1G, PageCount(1));
+  sys::FakeHugeMemory memory(&kernel);
+  sys::FakeSchedClass sched;
+  NodeWorkers workers({.threads = 2, .sched = &sched});
+  auto file = *memory.Create(k1G, PageCount(1), kNode);
+  ASSERT_TRUE(file->Map(kNode).ok());
+  ASSERT_TRUE(workers
+                  .Populate(*file, {Bytes(0), GiB(1)}, Pace::kBackground)
+                  .ok());
+  EXPECT_EQ(sched.times_nice(), 0);
+  EXPECT_EQ(sched.times_idle(), 0);
+}
+
 }  // namespace
 }  // namespace hugepool

@@ -22,12 +22,19 @@ class FakeSchedClass : public SchedClass {
     ++times_idle_;
     return absl::OkStatus();
   }
+  absl::Status SetNice(pid_t thread) override HP_EXCLUDES(mu_) {
+    MutexLock lock(&mu_);
+    nice_.insert(thread);
+    ++times_nice_;
+    return absl::OkStatus();
+  }
   absl::Status SetNormal(pid_t thread) override HP_EXCLUDES(mu_) {
     if (before_normal_) before_normal_();
     MutexLock lock(&mu_);
     if (thread != ThisThread()) ++calls_from_outside_;
     changed_.SignalAll();
     if (!refusal_.ok()) return refusal_;
+    nice_.erase(thread);
     if (idle_.erase(thread) > 0 && thread != ThisThread()) ++raised_;
     return absl::OkStatus();
   }
@@ -35,6 +42,14 @@ class FakeSchedClass : public SchedClass {
   bool IsIdle(pid_t thread) const HP_EXCLUDES(mu_) {
     MutexLock lock(&mu_);
     return idle_.count(thread) > 0;
+  }
+  bool IsNice(pid_t thread) const HP_EXCLUDES(mu_) {
+    MutexLock lock(&mu_);
+    return nice_.count(thread) > 0;
+  }
+  int times_nice() const HP_EXCLUDES(mu_) {
+    MutexLock lock(&mu_);
+    return times_nice_;
   }
   int times_idle() const HP_EXCLUDES(mu_) {
     MutexLock lock(&mu_);
@@ -70,6 +85,8 @@ class FakeSchedClass : public SchedClass {
   CondVar changed_;
   std::set<pid_t> idle_ HP_GUARDED_BY(mu_);
   int times_idle_ HP_GUARDED_BY(mu_) = 0;
+  std::set<pid_t> nice_ HP_GUARDED_BY(mu_);
+  int times_nice_ HP_GUARDED_BY(mu_) = 0;
   int calls_from_outside_ HP_GUARDED_BY(mu_) = 0;
   int raised_ HP_GUARDED_BY(mu_) = 0;
   absl::Status refusal_ HP_GUARDED_BY(mu_);

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "daemon/base/errno_status.h"
@@ -26,6 +27,20 @@ TEST(SchedClassTest, AThreadGoesIdleAndIsBroughtBack) {
   EXPECT_EQ(sched_getscheduler(0), SCHED_IDLE);
   ASSERT_TRUE(sched.SetNormal(ThisThread()).ok());
   EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+}
+
+TEST(SchedClassTest, AThreadIsNiceAndIsBroughtBack) {
+  LinuxSchedClass sched;
+  if (const absl::Status can = CanLeaveIdleClass(sched); !can.ok()) {
+    GTEST_SKIP() << can;
+  }
+  const int before = getpriority(PRIO_PROCESS, 0);
+  ASSERT_TRUE(sched.SetNice(ThisThread()).ok());
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), std::min(19, before + 10));
+  EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+  ASSERT_TRUE(sched.SetNormal(ThisThread()).ok());
+  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), before);
+  EXPECT_EQ(ErrnoOf(sched.SetNice(0x7ffffff0)), ESRCH);
 }
 
 // Not of this thread: that would stay idle where the answer is no.
