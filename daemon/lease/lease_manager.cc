@@ -211,8 +211,11 @@ void LeaseManager::Start(LeaseId id) {
   const bool short_of = refusal.has_value() &&
                         (refusal->reason == RefusalReason::kPoolShort ||
                          refusal->reason == RefusalReason::kTooManyExtents);
-  // What is only being looked at comes back in a moment.
-  const bool in_a_moment = short_of && !may_wait && deps_.host->Verifying();
+  // What is only being looked at comes back in a moment, if that is all it lacks.
+  const bool in_a_moment =
+      short_of && !may_wait &&
+      refusal->wanted <= refusal->available + deps_.host->Verifying() &&
+      deps_.host->Verifying() > Bytes(0);
   if (!short_of || !(may_wait || in_a_moment)) return Fail(id, taken.status());
   {
     // Before queueing: the answer can come from another thread at once.
@@ -260,12 +263,23 @@ void LeaseManager::ExpireWait(LeaseId id) {
   if (!deps_.host->CancelWait(id)) return;
   absl::Duration waited;
   Bytes wanted;
+  HostRequest request;
+  bool in_a_moment = false;
   {
     MutexLock lock(&mu_);
     const Entry* entry = FindEntry(id);
     if (entry == nullptr) return;
+    in_a_moment = entry->spec.max_wait == absl::ZeroDuration();
+    if (in_a_moment) request = RequestFor(*entry);
     waited = entry->max_wait;
     for (const auto& s : entry->spec.segments) wanted += s.size;
+  }
+  if (in_a_moment) {
+    // It did not ask to wait: what it is told is what the pools say now.
+    auto taken = deps_.host->Take(request);
+    if (taken.ok()) return FinishTake(id, *std::move(taken));
+    Fail(id, taken.status());
+    return OnNews(PoolNews{.stock_grew = true});
   }
   Fail(id, hugepool::Refuse(
                Refusal{RefusalReason::kWaitExpired, wanted, Bytes(0),

@@ -295,5 +295,25 @@ TEST_F(LeasePrepareTest, ARequestWaitsAMomentForWhatIsBeingLookedAt) {
   Receive();
 }
 
+TEST_F(LeasePrepareTest, WhatVerificationDoesNotExplainIsRefusedAtOnce) {
+  const auto session = Open(Who(1000)).id;
+  const Lease held = Hold(session, Spec(4));
+  Pool& pool = *host_->pools()[0];
+  pool.StartVerify(1);
+  auto verify = pool.TakeWork(clock_.Now(), std::nullopt);
+  ASSERT_TRUE(verify.has_value());
+  EXPECT_EQ(ReasonOf(Acquire(session, Spec(16))->status()),
+            RefusalReason::kPoolShort);
+  // And where the moment passes it is told what it would have been told.
+  const AcquireSpec rest = Spec(12);
+  EXPECT_FALSE(Acquire(session, rest).has_value());
+  Advance(absl::Seconds(2));
+  ASSERT_TRUE(answers_[rest.request_id].has_value());
+  EXPECT_EQ(ReasonOf(answers_[rest.request_id]->status()),
+            RefusalReason::kPoolShort);
+  (void)pool.Settle(*std::move(verify), WorkOutcome::kDone, "", clock_.Now());
+  pool.CancelVerify(1);
+}
+
 }  // namespace
 }  // namespace hugepool

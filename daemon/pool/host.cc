@@ -378,10 +378,12 @@ std::vector<Host::WaitView> Host::Waits() const HP_NO_THREAD_SAFETY_ANALYSIS {
   return views;
 }
 
-bool Host::Verifying() const {
-  return std::any_of(pools_.begin(), pools_.end(), [](const auto& pool) {
-    return pool->Verifying();
-  });
+Bytes Host::Verifying() const {
+  Bytes sum;
+  for (const auto& pool : pools_) {
+    sum += pool->page_size.Of(pool->Verifying());
+  }
+  return sum;
 }
 
 absl::Status Host::CheckInvariants() const {

@@ -64,8 +64,8 @@ class Host {
     // relaxed: a request beside it may be judged either way.
     draining_.store(draining, std::memory_order_relaxed);
   }
-  // Some clean memory is out of stock for a moment, because it is looked at.
-  bool Verifying() const;
+  // Clean memory that is out of stock for a moment, because it is looked at.
+  Bytes Verifying() const;
 
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 

@@ -221,8 +221,8 @@ class Pool {
   void CancelVerify(uint64_t pass) HP_EXCLUDES(mu_);
   // Has `most` of the clean memory looked at, each time where the last one ended.
   void SampleVerify(Bytes most) HP_EXCLUDES(mu_);
-  // Some of the stock is being looked at right now.
-  bool Verifying() const HP_EXCLUDES(mu_);
+  // How much of the stock is being looked at right now.
+  PageCount Verifying() const HP_EXCLUDES(mu_);
 
   PoolSnapshot Snapshot() const HP_EXCLUDES(mu_);
   // Counts everything again from the table and compares. For tests and for the

@@ -147,9 +147,9 @@ void Pool::SampleVerify(Bytes most) {
   sample_ = most;
 }
 
-bool Pool::Verifying() const {
+PageCount Pool::Verifying() const {
   MutexLock lock(&mu_);
-  return InState(kVerifying) > PageCount(0);
+  return InState(kVerifying);
 }
 
 std::optional<WorkItem> Pool::TakeVerify() {
