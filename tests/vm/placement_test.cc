@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -190,6 +191,25 @@ TEST_P(PlacementTest, N10ANodeWithoutMemoryIsRefusedAndOthersAreListed) {
                 absl::StrCat("nodes with memory: ", Join(nodes_)));
     }
   }
+}
+
+// A copy has its own placement, and its source's bytes.
+TEST_P(PlacementTest, N11ACopyIsOnTheNodeThatItAskedFor) {
+  const uint32_t from = *nodes_.begin();
+  const uint32_t to = *nodes_.rbegin();
+  if (from == to) GTEST_SKIP() << "one node with memory";
+  Take(1, Request::Bind({from}));
+  const MemorySegment source = leases_.back().segment(0);
+  auto* const words = static_cast<uint64_t*>(source.data);
+  for (uint64_t i = 0; i < source.size / 8; i += 512) words[i + i % 509] = i + 1;
+  auto copy = client_->Acquire(
+      Ask(1, Request::Bind({to})).CopyFrom(leases_.back().id()));
+  ASSERT_TRUE(copy.ok()) << copy.error().message();
+  const MemorySegment memory = copy->segment(0);
+  EXPECT_EQ(std::memcmp(memory.data, source.data, source.size), 0);
+  // Whose bytes are looked at below must be zero.
+  std::memset(memory.data, 0, memory.size);
+  EXPECT_EQ(PagesByNode(*copy), (ByNode{{to, 1}}));
 }
 
 // The library's "local" on every CPU: its node, or the nearest with memory.
