@@ -6,8 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-
 #include "daemon/sys/cpu_binding.h"
 
 namespace hugepool::sys::testing {
@@ -22,7 +20,10 @@ BusyChildren::BusyChildren(int per_cpu) {
       if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         BindThisThread({cpu});
-        while (true) std::atomic_signal_fence(std::memory_order_seq_cst);
+        // volatile: a loop without an effect may be taken for one that ends.
+        volatile bool busy = true;
+        while (busy) {
+        }
       }
       if (child > 0) pids_.push_back(child);
     }
