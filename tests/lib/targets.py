@@ -118,7 +118,10 @@ def main():
     elif command == "part":
         print("\n".join(t.label for t in tests if t.part == sys.argv[2]))
     elif command == "tagged":
-        print("\n".join(t.label for t in tests if sys.argv[2] in t.tags))
+        # Nothing at all where there is none: an empty line is no label.
+        for t in tests:
+            if sys.argv[2] in t.tags:
+                print(t.label)
     elif command == "only":
         only(tests, sys.argv[2:])
     else:
