@@ -212,10 +212,10 @@ void LeaseManager::Start(LeaseId id) {
                         (refusal->reason == RefusalReason::kPoolShort ||
                          refusal->reason == RefusalReason::kTooManyExtents);
   // What is only being looked at comes back in a moment, if that is all it lacks.
-  const bool in_a_moment =
-      short_of && !may_wait &&
-      refusal->wanted <= refusal->available + deps_.host->Verifying() &&
-      deps_.host->Verifying() > Bytes(0);
+  const Bytes looked_at =
+      short_of && !may_wait ? deps_.host->Verifying() : Bytes(0);
+  const bool in_a_moment = looked_at > Bytes(0) &&
+                           refusal->wanted <= refusal->available + looked_at;
   if (!short_of || !(may_wait || in_a_moment)) return Fail(id, taken.status());
   {
     // Before queueing: the answer can come from another thread at once.
@@ -255,7 +255,7 @@ void LeaseManager::Wait(LeaseId id) {
   Run(std::move(after));
   if (cancelled && deps_.host->CancelWait(id)) {
     Fail(id, absl::CancelledError("the session ended while it waited"));
-    OnNews(PoolNews{.stock_grew = true});  // those behind it may pass now
+    ServeWaiters();  // those behind it may pass now
   }
 }
 
@@ -279,7 +279,7 @@ void LeaseManager::ExpireWait(LeaseId id) {
     auto taken = deps_.host->Take(request);
     if (taken.ok()) return FinishTake(id, *std::move(taken));
     Fail(id, taken.status());
-    return OnNews(PoolNews{.stock_grew = true});
+    return ServeWaiters();
   }
   Fail(id, hugepool::Refuse(
                Refusal{RefusalReason::kWaitExpired, wanted, Bytes(0),
@@ -288,7 +288,7 @@ void LeaseManager::ExpireWait(LeaseId id) {
                absl::StrCat("no memory for it came within ",
                             absl::FormatDuration(waited))));
   // Those behind it may pass now.
-  OnNews(PoolNews{.stock_grew = true});
+  ServeWaiters();
 }
 
 // Ends a request that got no memory.
@@ -385,7 +385,7 @@ void LeaseManager::FinishTake(LeaseId id, Taken taken) {
     if (failed) failed(status);
     // Others may wait for just this. Not from here, which may be called while
     // they are being served.
-    deps_.executor->Post([this] { OnNews(PoolNews{.stock_grew = true}); });
+    deps_.executor->Post([this] { ServeWaiters(); });
     return;
   }
   if (!tasks.empty()) return StartTasks(std::move(tasks));

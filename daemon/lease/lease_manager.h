@@ -234,6 +234,8 @@ class LeaseManager {
                                     const std::string& request_id, LeaseId id,
                                     const std::string& name);
   void ExpireWait(LeaseId id);
+  // Somebody who waited left, or there is more in stock.
+  void ServeWaiters();
   void ExpectAcknowledgement(const Lease& lease) HP_REQUIRES(mu_);
   void SweepGrants();
 

@@ -213,7 +213,7 @@ void LeaseManager::FinishTasks(LeaseId id) {
     Log(LogLevel::kWarning,
         absl::StrCat(ToWire(id), " could not be prepared: ", status.message()));
     // Others may wait for what went back to stock; this one's second try first.
-    deps_.executor->Post([this] { OnNews(PoolNews{.stock_grew = true}); });
+    deps_.executor->Post([this] { ServeWaiters(); });
     return FinishSend(id, status);
   }
   FinishSend(id, granter_.Grant(lease, lease.session, lease.request_id));

@@ -45,7 +45,7 @@ void LeaseManager::Run(After after) {
     }
   }
   // Those behind it may pass now.
-  if (somebody_left) OnNews(PoolNews{.stock_grew = true});
+  if (somebody_left) ServeWaiters();
   for (const auto& call : after.calls) call();
 }
 
@@ -198,7 +198,10 @@ void LeaseManager::OnNews(const PoolNews& news) {
   }
   Run(std::move(after));
   for (LeaseId id : ready) FinishTasks(id);
-  if (!news.stock_grew) return;
+  if (news.stock_grew) ServeWaiters();
+}
+
+void LeaseManager::ServeWaiters() {
   for (Host::Served& served : deps_.host->ServeWaiters()) {
     FinishTake(served.lease, std::move(served.taken));
   }

@@ -189,7 +189,7 @@ void LeaseManager::CancelAcquire(SessionId session_id,
   }
   if (deps_.host->CancelWait(id)) {
     Fail(id, absl::CancelledError("the caller cancelled the request"));
-    OnNews(PoolNews{.stock_grew = true});  // those behind it may pass now
+    ServeWaiters();  // those behind it may pass now
   }
 }
 
