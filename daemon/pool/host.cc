@@ -45,14 +45,17 @@ Host::Host(const std::vector<PoolConfig>& pools,
   }
 }
 
-Pool& Host::PoolOf(const TakenExtent& extent) const {
+Pool* Host::Find(NodeId node, PageSize page_size) const {
   for (const auto& pool : pools_) {
-    if (pool->node == extent.node && pool->page_size == extent.page_size) {
-      return *pool;
-    }
+    if (pool->node == node && pool->page_size == page_size) return pool.get();
   }
-  HP_CHECK(false, "every extent has a pool");
-  __builtin_unreachable();
+  return nullptr;
+}
+
+Pool& Host::PoolOf(const TakenExtent& extent) const {
+  Pool* const pool = Find(extent.node, extent.page_size);
+  HP_CHECK(pool != nullptr, "every extent has a pool");
+  return *pool;
 }
 
 absl::StatusOr<std::vector<std::vector<SegmentOption>>> Host::Resolve(

@@ -70,6 +70,8 @@ class Host {
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
   const std::vector<std::unique_ptr<Pool>>& pools() const { return pools_; }
+  // nullptr: there is none.
+  Pool* Find(NodeId node, PageSize page_size) const;
   // The pool that gave an extent, also when its slot serves another by now.
   Pool& PoolOf(const TakenExtent& extent) const;
   const ExtentTable& table() const { return *table_; }

@@ -233,8 +233,7 @@ void Pool::Untake(SlotId slot) {
     Look(slot, absl::InfinitePast());
     return;
   }
-  r.quiet = true;
-  if (r.expected_opens > 0) --r.expected_opens;
+  NoOpening(r);
   // What was cleared in place stays its domain's.
   if (table_->origin(slot) == ExtentOrigin::kPopulated) {
     table_->set_domain(slot, DomainId());

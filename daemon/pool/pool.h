@@ -277,6 +277,12 @@ class Pool {
   std::optional<WorkItem> TakeVerify() HP_REQUIRES(mu_);
   std::optional<WorkItem> TakeSample() HP_REQUIRES(mu_);
   bool IsClean(ExtentId id) const HP_REQUIRES(mu_);
+  void NoteVerified(const WorkItem& item, PoolNews* news) HP_REQUIRES(mu_);
+  // What TakeLocked() expected to be opened will not be.
+  static void NoOpening(Record& record) {
+    record.quiet = true;
+    if (record.expected_opens > 0) --record.expected_opens;
+  }
   std::optional<WorkItem> TakeBuild(absl::Time now) HP_REQUIRES(mu_);
   std::optional<WorkItem> StartBuild(PageCount pages, PageCount from,
                                      bool urgent, Bytes hot)

@@ -10,8 +10,7 @@ namespace hugepool {
 
 using enum ExtentState;
 
-// --- Preparing
-// ------------------------------------------------------------------
+// --- Preparing --------------------------------------------------------------
 
 void Pool::Prepare(SlotId slot, Preparation preparation) {
   MutexLock lock(&mu_);
@@ -47,9 +46,7 @@ void Pool::SettlePreparation(const WorkItem& item, WorkOutcome outcome,
   Go(slot, kPreparing, kGranted);
   const bool done = outcome == WorkOutcome::kDone;
   if (item.kind == WorkKind::kVerify) {
-    verified_ += item.verify_to;
-    stray_ += item.stray;
-    news->stray = item.stray;
+    NoteVerified(item, news);
     p.verify = false;
     if (done && !p.copy.empty()) {
       to_prepare_.push_front(slot);
@@ -65,13 +62,10 @@ void Pool::SettlePreparation(const WorkItem& item, WorkOutcome outcome,
 
 void Pool::NeverOpened(SlotId slot) {
   MutexLock lock(&mu_);
-  Record& r = records_[slot];
-  r.quiet = true;
-  if (r.expected_opens > 0) --r.expected_opens;
+  NoOpening(records_[slot]);
 }
 
-// --- Reading
-// ----------------------------------------------------------------------
+// --- Reading ----------------------------------------------------------------
 
 bool Pool::StartReading(SlotId slot, LeaseId lease) {
   MutexLock lock(&mu_);
@@ -101,8 +95,7 @@ void Pool::EndReading(SlotId slot) {
   }
 }
 
-// --- Verifying
-// --------------------------------------------------------------------
+// --- Verifying --------------------------------------------------------------
 
 bool Pool::IsClean(ExtentId id) const {
   const SlotId slot = ExtentTable::SlotOf(id);
@@ -213,16 +206,19 @@ std::optional<WorkItem> Pool::TakeSample() {
   return item;
 }
 
-void Pool::SettleVerify(const WorkItem& item, WorkOutcome outcome,
-                        PoolNews* news) {
-  const Bytes looked_at = item.verify_to - item.verify_from;
-  verified_ += looked_at;
+void Pool::NoteVerified(const WorkItem& item, PoolNews* news) {
+  verified_ += item.verify_to - item.verify_from;
   stray_ += item.stray;
   news->stray = item.stray;
+}
+
+void Pool::SettleVerify(const WorkItem& item, WorkOutcome outcome,
+                        PoolNews* news) {
+  NoteVerified(item, news);
   for (VerifyPass& pass : passes_) {
     if (item.pass == 0 || pass.id != item.pass) continue;
     pass.at_work = false;
-    pass.result.verified += looked_at;
+    pass.result.verified += item.verify_to - item.verify_from;
     pass.result.stray += item.stray;
   }
   if (outcome == WorkOutcome::kDone && !records_[item.slot].tripped) {

@@ -18,6 +18,11 @@ ExtentWorker::Result Failed(const absl::Status& status) {
           std::string(status.message())};
 }
 
+// Extents of whole GiBs stay mapped (KeepsMapping).
+absl::Status EnsureMapped(sys::HugeFile& file, NodeId node) {
+  return file.mapped() ? absl::OkStatus() : file.Map(node);
+}
+
 std::string VaultName(ExtentId id) {
   return absl::StrCat("extent-", id.value());
 }
@@ -151,7 +156,7 @@ ExtentWorker::Result ExtentWorker::Probe(const WorkItem& item) {
   }
   if (!item.for_reuse) return {};
   // A holder can punch a page and have it again from another node.
-  absl::Status whole = file->mapped() ? absl::OkStatus() : file->Map(item.node);
+  absl::Status whole = EnsureMapped(*file, item.node);
   if (whole.ok()) whole = CheckNodes(*file, item.node);
   if (!whole.ok()) {
     return {WorkOutcome::kDamaged, std::string(whole.message())};
@@ -161,10 +166,8 @@ ExtentWorker::Result ExtentWorker::Probe(const WorkItem& item) {
 
 ExtentWorker::Result ExtentWorker::Clear(const WorkItem& item) {
   sys::HugeFile& file = *deps_.files->Get(item.slot);
-  if (!file.mapped()) {
-    absl::Status mapped = file.Map(item.node);
-    if (!mapped.ok()) return Failed(mapped);
-  }
+  const absl::Status mapped = EnsureMapped(file, item.node);
+  if (!mapped.ok()) return Failed(mapped);
   Bytes end = item.page_size.Of(item.pages);
   if (Planted(Defect::kSkipClear)) end = Bytes(0);
   if (Planted(Defect::kEarlyClean)) end -= item.page_size.bytes();
@@ -220,7 +223,7 @@ ExtentWorker::Result ExtentWorker::Copy(const WorkItem& item) {
     }
     parts.push_back({source, p.from, p.offset, p.length});
   }
-  absl::Status copied = file.mapped() ? absl::OkStatus() : file.Map(item.node);
+  absl::Status copied = EnsureMapped(file, item.node);
   if (copied.ok()) {
     copied = deps_.engine->Copy(file, parts, item.hot, Pace::kUrgent);
   }
@@ -231,10 +234,8 @@ ExtentWorker::Result ExtentWorker::Copy(const WorkItem& item) {
 // Through the mapping: nobody else can reach the memory.
 ExtentWorker::Result ExtentWorker::Verify(const WorkItem& item) {
   sys::HugeFile& file = *deps_.files->Get(item.slot);
-  if (!file.mapped()) {
-    const absl::Status mapped = file.Map(item.node);
-    if (!mapped.ok()) return Failed(mapped);
-  }
+  const absl::Status mapped = EnsureMapped(file, item.node);
+  if (!mapped.ok()) return Failed(mapped);
   const auto stray = deps_.engine->Verify(
       file, {item.verify_from, item.verify_to, item.hot},
       item.urgent ? Pace::kUrgent : Pace::kBackground);

@@ -129,12 +129,13 @@ grpc::ServerUnaryReactor* AdminService::SetTuning(
 
 absl::StatusOr<std::vector<Pool*>> AdminService::PoolsOf(
     const v1::PoolSelector& selector) const {
+  const auto size = PageSize::FromBytes(Bytes(selector.page_size()));
+  if (size.has_value()) {
+    Pool* const pool = host_->Find(NodeId(selector.node()), *size);
+    if (pool != nullptr) return std::vector<Pool*>{pool};
+  }
   std::string there_are;
   for (const auto& pool : host_->pools()) {
-    if (pool->node.value() == selector.node() &&
-        pool->page_size.bytes().value() == selector.page_size()) {
-      return std::vector<Pool*>{pool.get()};
-    }
     absl::StrAppend(&there_are, there_are.empty() ? "" : ", ",
                     ToString(pool->page_size), " on node ",
                     pool->node.value());
