@@ -1,7 +1,5 @@
 // What a reader finds in the caches after a page was zeroed, by the order of the
 // pieces and the kind of stores; and after it was copied, by the order.
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/clear/piece_order.h"
 #include "daemon/clear/store_routines.h"
+#include "daemon/sys/cpu_binding.h"
 #include "deploy/quickstart/measure.h"
 #include "tests/bench/memory_rig.h"
 #include "tests/bench/report.h"
@@ -93,20 +92,13 @@ uint64_t Read(const std::byte* from, uint64_t bytes) {
   return sum;
 }
 
-void PinTo(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(cpu, &set);
-  (void)sched_setaffinity(0, sizeof set, &set);
-}
-
 // Streams through more than the last cache holds, on every CPU but the first.
 class Pressure {
  public:
   explicit Pressure(const std::vector<int>& cpus) {
     for (size_t i = 1; i < cpus.size(); ++i) {
       threads_.emplace_back([this, cpu = cpus[i]] {
-        PinTo(cpu);
+        sys::BindThisThread({cpu});
         std::vector<uint64_t> memory(kPressure / 8, 1);
         while (!stop_.load(std::memory_order_relaxed)) {
           for (uint64_t& word : memory) ++word;
@@ -187,7 +179,7 @@ void Run(int rounds, bool json) {
       [](const RoutineRate& rate) { return rate.routine->streams; });
   const StoreRoutine& stores =
       stream == rates.end() ? PlainStores() : *stream->routine;
-  PinTo(rig.cpus().front());
+  sys::BindThisThread({rig.cpus().front()});
   Figures idle;
   Figures pressed;
   bool any = false;

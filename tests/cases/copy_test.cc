@@ -11,6 +11,7 @@
 #include "client/hugepool.hpp"
 #include "gtest/gtest.h"
 #include "tests/cases/case_test.h"
+#include "tests/harness/pattern.h"
 #include "tests/harness/runfile.h"
 
 namespace hugepool::testing {
@@ -19,12 +20,12 @@ namespace {
 constexpr std::size_t kMiB = 1 << 20;
 constexpr std::size_t kPage = 2 * kMiB;
 
-// What stands at a place of the source: nothing repeats.
-uint64_t WordAt(uint64_t place) { return place * 0x9E3779B97F4A7C15 + 1; }
+// The source's; every word of it says where it stands.
+constexpr Seed kSeed = 7;
+uint64_t WordAt(uint64_t place) { return PatternWord(kSeed, place); }
 
 void Fill(const MemorySegment& memory) {
-  auto* words = static_cast<uint64_t*>(memory.data);
-  for (uint64_t i = 0; i < memory.size / 8; ++i) words[i] = WordAt(i);
+  FillPattern(memory.data, memory.size, kSeed);
 }
 
 // Words of `memory`, which is a copy from byte `offset` on, that are wrong.

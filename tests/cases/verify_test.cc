@@ -17,6 +17,7 @@
 #include "daemon/base/unique_fd.h"
 #include "gtest/gtest.h"
 #include "tests/cases/case_test.h"
+#include "tests/harness/recount.h"
 #include "tests/harness/runfile.h"
 
 namespace hugepool::testing {
@@ -57,15 +58,6 @@ class VerifyTest : public CaseTest {
     }
     return stained;
   }
-  void WaitFull() {
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
-    while (absl::Now() < deadline) {
-      const auto status = daemon_->GetStatus();
-      if (status.ok() && status->pools(0).clean_bytes() == 16 << 20) return;
-      poll(nullptr, 0, 5);
-    }
-    ADD_FAILURE() << "the pool is not full again";
-  }
   void ExpectAllZero() {
     auto client = NewClient();
     const Line got = client->Ask(Acquire2M(8, 10000));
@@ -93,7 +85,7 @@ TEST_F(VerifyTest, AStrayByteIsFoundReportedAndReplaced) {
   const ProgramResult found = Verify();
   EXPECT_EQ(found.exit_code, 1) << found.errors;
   EXPECT_EQ(found.output, "verified 16 MiB, 2 bytes not zero\n");
-  WaitFull();
+  EXPECT_EQ(WaitForAllClean(daemon_.get()), "");
   const auto status = daemon_->GetStatus();
   EXPECT_EQ(status->pools(0).stray_bytes(), 2u);
   bool warned = false;
@@ -125,7 +117,7 @@ TEST_F(VerifyTest, SamplesFindItInTheEnd) {
     poll(nullptr, 0, 20);
   }
   EXPECT_EQ(daemon_->GetStatus()->pools(0).stray_bytes(), 1u);
-  WaitFull();
+  EXPECT_EQ(WaitForAllClean(daemon_.get()), "");
   ExpectAllZero();
 }
 

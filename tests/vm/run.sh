@@ -12,9 +12,10 @@
 #   --limit SECONDS  a guest that is not done by then is killed (600)
 #   --filter PATTERN only those checks of tests/vm, as --gtest_filter
 #
-# QEMU emulates the CPUs: no KVM is needed. A guest needs 3 to 7 GiB of memory. Installs what is missing (as root). The last line is
-# "N passed, N failed, N skipped". The status is 0 if nothing failed, 77 if it
-# cannot be done here, which is said and counted as skipped.
+# QEMU emulates the CPUs: no KVM is needed. A guest needs 3 to 7 GiB of memory.
+# Installs what is missing (as root). The last line is "N passed, N failed, N
+# skipped". The status is 0 if nothing failed, 77 if it cannot be done here, which
+# is said and counted as skipped.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd -P)
