@@ -39,8 +39,8 @@ std::string ShapesCell(const v1::PoolStatus& p) {
 void PrintWide(const google::protobuf::RepeatedPtrField<v1::PoolStatus>& pools,
                std::ostream& out) {
   Table table({"NODE", "PAGE", "HIGH WATER", "NEVER LEASED", "GRANTS", "HITS",
-               "RETIRED", "CLEARED", "VERIFIED", "STRAY", "KERNEL TOTAL", "KERNEL FREE",
-               "UNACCOUNTED", "SHAPES"});
+               "RETIRED", "CLEARED", "VERIFIED", "STRAY", "KERNEL TOTAL",
+               "KERNEL FREE", "UNACCOUNTED", "SHAPES"});
   for (const v1::PoolStatus& p : pools) {
     const bool known = p.kernel().known();
     table.AddRow({absl::StrCat(p.node()), SizeCell(p.page_size()),

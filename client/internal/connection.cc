@@ -45,8 +45,8 @@ absl::Duration FromProto(const google::protobuf::Duration& d) {
   return absl::Seconds(d.seconds()) + absl::Nanoseconds(d.nanos());
 }
 
-// What copies may take beside everything else, at a tenth of what they reach where
-// they were measured.
+// What copies may take beside everything else, at a tenth of what they reach
+// where they were measured.
 absl::Duration CopyTime(const v1::AcquireRequest& request) {
   double bytes = 0;
   for (const v1::Segment& s : request.segments()) {

@@ -240,8 +240,7 @@ TEST_F(LeasePrepareTest, AMemoryLeaseThatIsClosedMeanwhileIsStillCopied) {
   EXPECT_FALSE(PhaseOf(source.id).has_value());
 }
 
-// --- verify.at_grant
-// -----------------------------------------------------------
+// --- verify.at_grant --------------------------------------------------------
 
 TEST_F(LeasePrepareTest, WithVerifyAtGrantEveryByteIsLookedAtFirst) {
   VerifyAtGrant();
@@ -275,8 +274,7 @@ TEST_F(LeasePrepareTest, AStainedExtentIsReplacedAndNeverLent) {
   EXPECT_EQ(host_->pools()[0]->Snapshot().stray, Pages(1).value());
 }
 
-// --- verification of the stock
-// -----------------------------------------------------
+// --- verification of the stock ----------------------------------------------
 
 TEST_F(LeasePrepareTest, ARequestWaitsAMomentForWhatIsBeingLookedAt) {
   const auto session = Open(Who(1000)).id;

@@ -31,8 +31,7 @@ class PoolPrepareTest : public PoolFixture {
   }
 };
 
-// --- Preparing
-// ------------------------------------------------------------------
+// --- Preparing --------------------------------------------------------------
 
 TEST_F(PoolPrepareTest, ACopyIsMadeFirstAndToldOf) {
   const SlotId source = TakeHeld(4, Terms());
@@ -105,8 +104,7 @@ TEST_F(PoolPrepareTest, OnlyWhatIsGrantedIsPreparedAndOnlyOnce) {
   SettleDone(Work());
 }
 
-// --- Reading
-// ----------------------------------------------------------------------
+// --- Reading ----------------------------------------------------------------
 
 TEST_F(PoolPrepareTest, WhatIsReadStaysUntilTheLastReaderLeaves) {
   const SlotId slot = TakeHeld(4, Terms());
@@ -156,8 +154,7 @@ TEST_F(PoolPrepareTest, WhatIsLetGoCannotBeRead) {
   DoAll();
 }
 
-// --- Verifying
-// --------------------------------------------------------------------
+// --- Verifying --------------------------------------------------------------
 
 TEST_F(PoolPrepareTest, APassLooksAtAllThatIsClean) {
   pool_->StartVerify(9);
