@@ -48,8 +48,8 @@ std::optional<WorkItem> Pool::TakeQuickWork(absl::Time now) {
 
 // Pages that are given back are anybody's until they are populated again. So after
 // each extent that is retired comes the build that can use its pages, not the next
-// retiring: they lie free for a fraction of a millisecond, however many came back
-// at once, instead of for as long as all of them take to be populated.
+// retiring: they lie free until that build maps its file, however many came back at
+// once, instead of for as long as all of them take to be populated.
 std::optional<WorkItem> Pool::TakeRetire() {
   if (retiring_.empty()) return std::nullopt;
   const SlotId slot = retiring_.front();
