@@ -3,7 +3,9 @@
 #ifndef HUGEPOOL_DAEMON_CLEAR_ENGINE_H_
 #define HUGEPOOL_DAEMON_CLEAR_ENGINE_H_
 
+#include <algorithm>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,13 +30,7 @@ struct FileSpan {
   Bytes target{};  // an offset in the file
 };
 
-// Bytes of another file.
-struct CopyPart {
-  sys::HugeFile* source = nullptr;
-  Bytes from;    // in the source
-  Bytes offset;  // in the file that is filled
-  Bytes length;
-};
+using sys::CopyPart;
 
 // Knows spans of a file, never extents. Used by one steward at a time, but for
 // Hurry() and Nudge().
@@ -53,6 +49,16 @@ class Engine {
   virtual absl::Status Copy(sys::HugeFile& file,
                             const std::vector<CopyPart>& parts, Bytes target,
                             Pace pace) = 0;
+  // Makes every page of a file of holes present: `parts`, which follow each
+  // other without a gap, and zeros elsewhere; what is copied is not cleared
+  // first. The file is mapped, and its memory can do it (HugeMemory::CanFill()).
+  // RESOURCE_EXHAUSTED and DATA_LOSS as for HugeFill; some pages are present
+  // then.
+  virtual absl::Status Fill(sys::HugeFile& file,
+                            const std::vector<CopyPart>& parts, Bytes target,
+                            Pace pace) = 0;
+  // Whether Fill() is faster than Populate() and Copy(), as far as is known.
+  virtual bool FillsFaster() const { return true; }
   // Looks for bytes that are not zero. The file is mapped, whole, and nobody
   // else's. DATA_LOSS: memory was lost.
   virtual absl::StatusOr<sys::HugeFile::Stray> Verify(sys::HugeFile& file,
@@ -72,6 +78,19 @@ class Engine {
   virtual void Calm() {}
 };
 
+// What of `parts` lies in the page at `offset`.
+inline std::vector<CopyPart> PartsIn(const std::vector<CopyPart>& parts,
+                                     Bytes offset, Bytes page) {
+  std::vector<CopyPart> in;
+  for (const CopyPart& p : parts) {
+    const Bytes begin = std::max(offset, p.offset);
+    const Bytes end = std::min(offset + page, p.offset + p.length);
+    if (begin >= end) continue;
+    in.push_back({p.source, p.from + (begin - p.offset), begin, end - begin});
+  }
+  return in;
+}
+
 // Does it on the caller's thread in one piece: for tests on the fake.
 class InlineEngine : public Engine {
  public:
@@ -87,6 +106,17 @@ class InlineEngine : public Engine {
     for (const CopyPart& p : parts) {
       absl::Status status =
           file.CopyFrom(*p.source, p.from, p.offset, p.length);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Fill(sys::HugeFile& file, const std::vector<CopyPart>& parts,
+                    Bytes, Pace) override {
+    auto fill = file.StartFill();
+    if (!fill.ok()) return fill.status();
+    const Bytes page = file.page_size().bytes();
+    for (Bytes at; at < file.size(); at += page) {
+      absl::Status status = (*fill)->FillPage(at, PartsIn(parts, at, page));
       if (!status.ok()) return status;
     }
     return absl::OkStatus();

@@ -75,6 +75,7 @@ NodeWorkers::NodeWorkers(const Options& options)
       zero_tuner_(options.threads),
       populate_tuner_(options.threads),
       copy_tuner_(options.threads),
+      fill_tuner_(options.threads),
       verify_tuner_(options.threads) {
   for (int i = 0; i < options_.threads; ++i) {
     Helper& helper = *helpers_.emplace_back(std::make_unique<Helper>());
@@ -185,6 +186,30 @@ absl::Status NodeWorkers::Copy(sys::HugeFile& file,
             return absl::OkStatus();
           });
   return Run(job, kZeroShare, &copy_tuner_);
+}
+
+// A page a piece. Its stores are the kernel's, so here too only the order is ours.
+absl::Status NodeWorkers::Fill(sys::HugeFile& file,
+                               const std::vector<CopyPart>& parts, Bytes target,
+                               Pace pace) {
+  HP_ASSIGN_OR_RETURN(const std::unique_ptr<sys::HugeFill> fill,
+                      file.StartFill());
+  const Bytes page = file.page_size().bytes();
+  const FileSpan span{Bytes(0), file.size(), target};
+  Job job(file.size(), page, TargetIn(span), pace,
+          [&](PieceSpan at, bool /*last*/) {
+            return fill->FillPage(at.offset, PartsIn(parts, at.offset, page));
+          });
+  return Run(job, std::max(kPopulateShare, page), &fill_tuner_);
+}
+
+bool NodeWorkers::FillsFaster() const {
+  MutexLock lock(&mu_);
+  const double fill = fill_tuner_.rate();
+  const double populate = populate_tuner_.rate();
+  const double copy = copy_tuner_.rate();
+  if (fill == 0 || populate == 0 || copy == 0) return true;
+  return 1 / fill < 1 / populate + 1 / copy;
 }
 
 absl::StatusOr<sys::HugeFile::Stray> NodeWorkers::Verify(sys::HugeFile& file,

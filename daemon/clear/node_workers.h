@@ -87,6 +87,10 @@ class NodeWorkers : public Engine {
                     Pace pace) override;
   absl::Status Copy(sys::HugeFile& file, const std::vector<CopyPart>& parts,
                     Bytes target, Pace pace) override;
+  absl::Status Fill(sys::HugeFile& file, const std::vector<CopyPart>& parts,
+                    Bytes target, Pace pace) override;
+  // By the rates of large jobs so far; true before there were some.
+  bool FillsFaster() const override HP_EXCLUDES(mu_);
   absl::StatusOr<sys::HugeFile::Stray> Verify(sys::HugeFile& file,
                                               const FileSpan& span,
                                               Pace pace) override;
@@ -195,6 +199,7 @@ class NodeWorkers : public Engine {
   ThreadTuner zero_tuner_ HP_GUARDED_BY(mu_);
   ThreadTuner populate_tuner_ HP_GUARDED_BY(mu_);
   ThreadTuner copy_tuner_ HP_GUARDED_BY(mu_);
+  ThreadTuner fill_tuner_ HP_GUARDED_BY(mu_);
   ThreadTuner verify_tuner_ HP_GUARDED_BY(mu_);
   Job* job_ HP_GUARDED_BY(mu_) = nullptr;
   int wanted_ HP_GUARDED_BY(mu_) = 0;   // helpers that shall still join the job

@@ -93,6 +93,113 @@ TEST_P(NodeWorkersTest, ACopyOfWhatCannotBeReadFails) {
             absl::StatusCode::kDataLoss);
 }
 
+TEST_P(NodeWorkersTest, FillsHolesWithCopiesAndZeros) {
+  NodeWorkers workers({.threads = GetParam()});
+  auto source = File(20);
+  ASSERT_TRUE(
+      workers.Populate(*source, {Bytes(0), MiB(40)}, Pace::kUrgent).ok());
+  auto holder = kernel_.AdoptHolder(*source->OpenForHolder());
+  for (uint64_t p = 0; p < 20; ++p) holder.Write(p, static_cast<uint8_t>(1 + p));
+  auto copy = File(40);
+  const std::vector<CopyPart> parts = {
+      {source.get(), MiB(10), Bytes(0), MiB(30)},
+      {source.get(), Bytes(0), MiB(30), MiB(40)}};
+  EXPECT_TRUE(workers.FillsFaster());
+  ASSERT_TRUE(workers.Fill(*copy, parts, MiB(33), Pace::kUrgent).ok());
+  EXPECT_EQ(copy->Facts()->allocated, MiB(80));
+  auto reader = kernel_.AdoptHolder(*copy->OpenForHolder());
+  for (uint64_t p = 0; p < 40; ++p) {
+    EXPECT_EQ(reader.Read(p), p < 15 ? 6 + p : p < 35 ? 1 + p - 15 : 0) << p;
+  }
+  EXPECT_EQ(kernel_.violations(), sys::FakeKernel::Violations{});
+}
+
+TEST_P(NodeWorkersTest, AFillWithoutPagesFails) {
+  NodeWorkers workers({.threads = GetParam()});
+  auto copy = File(40);
+  kernel_.FailNextPopulateAfter(PageCount(17));
+  EXPECT_EQ(workers.Fill(*copy, {}, Bytes(0), Pace::kUrgent).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_LT(copy->Facts()->allocated, MiB(80));
+}
+
+// A file on which each kind of work takes as long as it is told, a page.
+class TimedFile : public sys::testing::WrappedFile {
+ public:
+  struct Times {
+    FakeClock* clock;
+    absl::Duration populate;
+    absl::Duration copy;
+    absl::Duration fill;
+  };
+  TimedFile(std::unique_ptr<sys::HugeFile> file, const Times& times)
+      : WrappedFile(std::move(file)), times_(times) {}
+  absl::Status Populate(Bytes offset, Bytes length) override {
+    Pass(times_.populate, length);
+    return WrappedFile::Populate(offset, length);
+  }
+  absl::Status CopyFrom(sys::HugeFile& source, Bytes from, Bytes offset,
+                        Bytes length) override {
+    Pass(times_.copy, length);
+    return WrappedFile::CopyFrom(source, from, offset, length);
+  }
+  absl::StatusOr<std::unique_ptr<sys::HugeFill>> StartFill() override {
+    auto fill = WrappedFile::StartFill();
+    if (!fill.ok()) return fill.status();
+    return std::make_unique<TimedFill>(*std::move(fill), *this);
+  }
+
+ private:
+  class TimedFill : public sys::HugeFill {
+   public:
+    TimedFill(std::unique_ptr<sys::HugeFill> fill, const TimedFile& file)
+        : fill_(std::move(fill)), file_(file) {}
+    absl::Status FillPage(Bytes offset,
+                          const std::vector<CopyPart>& parts) override {
+      file_.Pass(file_.times_.fill, MiB(2));
+      return fill_->FillPage(offset, parts);
+    }
+
+   private:
+    const std::unique_ptr<sys::HugeFill> fill_;
+    const TimedFile& file_;
+  };
+  void Pass(absl::Duration a_page, Bytes length) const {
+    const double pages = static_cast<double>(length.value()) /
+                         static_cast<double>(MiB(2).value());
+    times_.clock->Advance(a_page * pages);
+  }
+
+  const Times times_;
+};
+
+TEST_P(NodeWorkersTest, FillingIsGivenUpWhereItIsSlower) {
+  FakeClock clock;
+  for (const bool faster : {true, false}) {
+    NodeWorkers workers({.threads = GetParam(), .clock = &clock});
+    const TimedFile::Times times = {&clock, absl::Microseconds(200),
+                                    absl::Microseconds(150),
+                                    absl::Microseconds(faster ? 340 : 360)};
+    auto source = File(128);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_TRUE(workers.FillsFaster());
+      TimedFile made(File(128), times);
+      ASSERT_TRUE(
+          workers.Populate(made, {Bytes(0), MiB(256)}, Pace::kUrgent).ok());
+      ASSERT_TRUE(workers
+                      .Copy(made, {{source.get(), Bytes(0), Bytes(0), MiB(256)}},
+                            Bytes(0), Pace::kUrgent)
+                      .ok());
+    }
+    for (int i = 0; i < 5; ++i) {
+      TimedFile filled(File(128), times);
+      ASSERT_TRUE(
+          workers.Fill(filled, {}, Bytes(0), Pace::kUrgent).ok());
+    }
+    EXPECT_EQ(workers.FillsFaster(), faster);
+  }
+}
+
 TEST_P(NodeWorkersTest, VerifyFindsWhatIsNotZero) {
   NodeWorkers workers({.threads = GetParam()});
   auto file = File(40);

@@ -83,7 +83,12 @@ void ThreadTuner::Choose() {
 }
 
 double ThreadTuner::rate() const {
-  return candidates_[settled_ ? chosen_ : trying_].Median();
+  if (settled_) return candidates_[chosen_].Median();
+  // Where the next count was not used yet, or never will be (a fixed number of
+  // threads), what the one before it gave.
+  const bool used = candidates_[trying_].count > 0;
+  const size_t last = candidates_.size() - 1;
+  return candidates_[used ? trying_ : std::min(trying_ + 1, last)].Median();
 }
 
 }  // namespace hugepool

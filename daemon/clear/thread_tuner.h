@@ -39,7 +39,8 @@ class ThreadTuner {
 
   // Whether all counts that matter were tried.
   bool settled() const { return settled_; }
-  // The median rate with the chosen count, bytes per second; 0: not known yet.
+  // The median rate with the chosen count, or the one used last where none is
+  // chosen yet; bytes per second; 0: not known yet.
   double rate() const;
 
  private:

@@ -162,5 +162,15 @@ TEST(ThreadTuner, OneThreadNeedsNoTrying) {
   }
 }
 
+// Who always uses all threads gives no other count a sample.
+TEST(ThreadTuner, AFixedNumberOfThreadsHasARateToo) {
+  ThreadTuner tuner(4);
+  for (int i = 0; i < 2 * ThreadTuner::kSamples; ++i) {
+    tuner.Note(4, GiB(1), absl::Milliseconds(100));
+    EXPECT_NEAR(tuner.rate(), 10.0 * (1 << 30), 1e6) << i;
+  }
+  EXPECT_FALSE(tuner.settled());
+}
+
 }  // namespace
 }  // namespace hugepool

@@ -3,6 +3,7 @@
 #define HUGEPOOL_DAEMON_RECLAIM_COUNTED_FILE_H_
 
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -42,6 +43,9 @@ class CountedFile final : public sys::HugeFile {
   absl::Status CopyFrom(sys::HugeFile& source, Bytes from, Bytes offset,
                         Bytes length) override {
     return file_.CopyFrom(source, from, offset, length);
+  }
+  absl::StatusOr<std::unique_ptr<sys::HugeFill>> StartFill() override {
+    return file_.StartFill();
   }
   absl::StatusOr<std::vector<NodeId>> PageNodes() override {
     return file_.PageNodes();

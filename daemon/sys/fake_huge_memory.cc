@@ -65,6 +65,22 @@ absl::Status FakeHugeFile::CopyFrom(HugeFile& source, Bytes from, Bytes offset,
                        from, length);
 }
 
+absl::StatusOr<std::unique_ptr<HugeFill>> FakeHugeFile::StartFill() {
+  if (!mapped_) return absl::FailedPreconditionError("not mapped");
+  if (page_size_ == k1G) return absl::UnimplementedError("pages of 1G");
+  return std::make_unique<FakeHugeFill>(this);
+}
+
+absl::Status FakeHugeFill::FillPage(Bytes offset,
+                                    const std::vector<CopyPart>& parts) {
+  std::vector<FakeKernel::CopyFrom> from;
+  for (const CopyPart& p : parts) {
+    from.push_back({static_cast<FakeHugeFile&>(*p.source).desc_, p.from,
+                    p.offset, p.length});
+  }
+  return file_->kernel_->FillPage(file_->desc_, file_->node_, offset, from);
+}
+
 absl::StatusOr<std::vector<NodeId>> FakeHugeFile::PageNodes() {
   if (!mapped_) return absl::FailedPreconditionError("not mapped");
   return kernel_->PageNodes(desc_);

@@ -30,6 +30,18 @@
 
 namespace hugepool::sys {
 
+class FakeHugeFile;
+
+class FakeHugeFill : public HugeFill {
+ public:
+  explicit FakeHugeFill(FakeHugeFile* file) : file_(file) {}
+  absl::Status FillPage(Bytes offset,
+                        const std::vector<CopyPart>& parts) override;
+
+ private:
+  FakeHugeFile* const file_;
+};
+
 // data() is always nullptr: content is the model's tag bytes, and Zero() does
 // not call its routine.
 class FakeHugeFile : public HugeFile {
@@ -53,6 +65,7 @@ class FakeHugeFile : public HugeFile {
   // `source` is of the same kernel.
   absl::Status CopyFrom(HugeFile& source, Bytes from, Bytes offset,
                         Bytes length) override;
+  absl::StatusOr<std::unique_ptr<HugeFill>> StartFill() override;
   absl::StatusOr<std::vector<NodeId>> PageNodes() override;
   absl::StatusOr<UniqueFd> OpenForHolder() override;
   absl::Status GiveInode(uid_t uid, gid_t gid) override;
@@ -66,6 +79,8 @@ class FakeHugeFile : public HugeFile {
   absl::StatusOr<bool> AllZero() override;
 
  private:
+  friend class FakeHugeFill;
+
   FakeKernel* const kernel_;
   const FakeKernel::Desc desc_;
   const PageSize page_size_;
@@ -90,6 +105,7 @@ class FakeHugeMemory : public HugeMemory {
   ProbeKind probe_kind() const override {
     return kind_.load(std::memory_order_relaxed);
   }
+  bool CanFill(PageSize page_size) const override { return page_size != k1G; }
   std::string_view backend() const override { return "fake"; }
 
   // kLease at first. With kNone every probe answers kUnknown.

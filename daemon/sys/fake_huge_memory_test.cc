@@ -399,5 +399,34 @@ TEST_F(FakeHugeMemoryTest, StrayBytesAreFoundAndLostOnesReported) {
             absl::StatusCode::kDataLoss);
 }
 
+TEST_F(FakeHugeMemoryTest, AHoleIsFilledWithACopyOrStaysOne) {
+  auto source = Populated(2);
+  FakeHolder holder = Grant(*source);
+  holder.Map();
+  ASSERT_EQ(holder.Write(1, 9), FakeAccess::kOk);
+  auto file = *memory_.Create(k2M, PageCount(2), kNode0);
+  ASSERT_TRUE(file->Map(kNode0).ok());
+  auto fill = *file->StartFill();
+  const std::vector<CopyPart> whole = {{source.get(), MiB(2), Bytes(0), MiB(2)}};
+  kernel_.FailNext(FakeKernel::Op::kRead, EHWPOISON);
+  EXPECT_EQ(fill->FillPage(Bytes(0), whole).code(),
+            absl::StatusCode::kDataLoss);
+  kernel_.FailNextPopulateAfter(PageCount(0));
+  EXPECT_EQ(fill->FillPage(Bytes(0), whole).code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(file->Facts()->allocated, Bytes(0));
+  ASSERT_TRUE(fill->FillPage(Bytes(0), whole).ok());
+  EXPECT_EQ(fill->FillPage(Bytes(0), whole).code(),
+            absl::StatusCode::kAlreadyExists);
+  // A part of a page, zeros beside it.
+  ASSERT_TRUE(
+      fill->FillPage(MiB(2), {{source.get(), MiB(2), MiB(3), MiB(1)}}).ok());
+  FakeHolder reader = Grant(*file);
+  reader.Map();
+  EXPECT_EQ(reader.Read(0), 9);
+  EXPECT_EQ(reader.Read(1), FakeKernel::kMixed);
+  EXPECT_EQ(kernel_.violations(), FakeKernel::Violations{});
+}
+
 }  // namespace
 }  // namespace hugepool::sys

@@ -161,6 +161,15 @@ class FakeKernel {
                                             Bytes offset, Bytes length);
   absl::Status Copy(Desc to, Bytes offset, Desc source, Bytes from,
                     Bytes length);
+  // Bytes of another file, for FillPage().
+  struct CopyFrom {
+    Desc source = 0;
+    Bytes from;
+    Bytes offset;  // in the file that is filled
+    Bytes length;
+  };
+  absl::Status FillPage(Desc to, NodeId node, Bytes offset,
+                        const std::vector<CopyFrom>& parts);
   absl::StatusOr<std::vector<NodeId>> PageNodes(Desc desc);
   absl::StatusOr<UniqueFd> OpenToken(Desc desc);
   absl::Status Chown(Desc desc, uid_t uid, bool reset_mode);
@@ -259,6 +268,7 @@ class FakeKernel {
   void Emit(uint64_t inode, EventKind kind) HP_REQUIRES(mu_);
   // 0, or the errno with which this call has to fail.
   int TakeFailure(Op op) HP_REQUIRES(mu_);
+  absl::Status CopyLocked(Inode& inode, const CopyFrom& part) HP_REQUIRES(mu_);
   bool AllocatePage(Inode& inode, uint64_t page, NodeId node) HP_REQUIRES(mu_);
   bool AllocateAnywhere(Inode& inode, uint64_t page) HP_REQUIRES(mu_);
   void FreePage(uint64_t id, Inode& inode, uint64_t page) HP_REQUIRES(mu_);

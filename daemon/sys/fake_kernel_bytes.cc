@@ -68,15 +68,46 @@ absl::Status FakeKernel::Copy(Desc to, Bytes offset, Desc source, Bytes from,
   }
   Inode& inode = InodeRef(to);
   violations_.touched_while_held += HeldByOthers(inode);
-  const Inode& read = InodeRef(source);
+  return CopyLocked(inode, {source, from, offset, length});
+}
+
+absl::Status FakeKernel::FillPage(Desc to, NodeId node, Bytes offset,
+                                  const std::vector<CopyFrom>& parts) {
+  MutexLock lock(&mu_);
+  Inode& inode = InodeRef(to);
+  violations_.touched_while_held += HeldByOthers(inode);
+  for (const CopyFrom& p : parts) {
+    const Inode& read = InodeRef(p.source);
+    const Bytes end = read.page_size.Of(PageCount(read.pages.size()));
+    if (TakeFailure(Op::kRead) != 0 || p.from + p.length > end) {
+      return absl::DataLossError("the source cannot be read, or ends before");
+    }
+  }
+  const uint64_t page = offset.value() / inode.page_size.bytes().value();
+  if (page >= inode.pages.size()) return absl::OutOfRangeError("past the end");
+  if (inode.pages[page].present) {
+    return absl::AlreadyExistsError("there is a page");
+  }
+  if (TakeFailure(Op::kPopulate) != 0 || !AllocatePage(inode, page, node)) {
+    return absl::ResourceExhaustedError("UFFDIO_COPY: no page");
+  }
+  for (const CopyFrom& p : parts) {
+    absl::Status status = CopyLocked(inode, p);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FakeKernel::CopyLocked(Inode& inode, const CopyFrom& part) {
+  const Inode& read = InodeRef(part.source);
   const uint64_t page_bytes = inode.page_size.bytes().value();
   const uint64_t read_bytes = read.page_size.bytes().value();
-  for (uint64_t done = 0; done < length.value();) {
-    const uint64_t at = offset.value() + done;
-    const uint64_t at_source = from.value() + done;
+  for (uint64_t done = 0; done < part.length.value();) {
+    const uint64_t at = part.offset.value() + done;
+    const uint64_t at_source = part.from.value() + done;
     // As far as neither leaves its page.
     const uint64_t step =
-        std::min({length.value() - done, page_bytes - at % page_bytes,
+        std::min({part.length.value() - done, page_bytes - at % page_bytes,
                   read_bytes - at_source % read_bytes});
     const uint64_t page = at / page_bytes;
     const uint64_t source_page = at_source / read_bytes;

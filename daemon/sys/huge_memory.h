@@ -57,6 +57,31 @@ struct GrantSeals {
   bool shrink = false;  // also F_SEAL_SHRINK: vhost-user peers ask for it
 };
 
+class HugeFile;
+
+// Bytes of another file.
+struct CopyPart {
+  HugeFile* source = nullptr;
+  Bytes from;    // in the source
+  Bytes offset;  // in the file that is filled
+  Bytes length;
+};
+
+// Makes holes of one file present as copies, without the kernel clearing the new
+// pages first. While it lives nothing else touches those holes, and the file
+// stays mapped.
+class HugeFill {
+ public:
+  virtual ~HugeFill() = default;
+
+  // The hole at `offset` becomes a page: `parts`, which all lie in it, and zeros
+  // elsewhere. Sources are read as by HugeFile::CopyFrom(). Concurrently on
+  // separate pages. RESOURCE_EXHAUSTED: the node or the cgroup has no page;
+  // DATA_LOSS: a source cannot be read; the hole is one still, after any error.
+  virtual absl::Status FillPage(Bytes offset,
+                                const std::vector<CopyPart>& parts) = 0;
+};
+
 // One extent's memory: the daemon's single counted open description of one
 // memfd and, where there is one, its mapping.
 //
@@ -123,6 +148,10 @@ class HugeFile {
   virtual absl::Status CopyFrom(HugeFile& source, Bytes from, Bytes offset,
                                 Bytes length) = 0;
 
+  // For filling holes of this mapped file. UNIMPLEMENTED where the kernel cannot
+  // (HugeMemory::CanFill()).
+  virtual absl::StatusOr<std::unique_ptr<HugeFill>> StartFill() = 0;
+
   // The node of every page, by move_pages: in order of offset. Needs the
   // mapping. FAILED_PRECONDITION where the file has holes.
   virtual absl::StatusOr<std::vector<NodeId>> PageNodes() = 0;
@@ -183,6 +212,10 @@ class HugeMemory {
   // once at start. Needs no huge page.
   virtual ProbeKind SelfTest() = 0;
   virtual ProbeKind probe_kind() const = 0;
+
+  // Whether StartFill() works for files of this page size. Where a page is too
+  // large to be put together in a buffer first, it is not tried.
+  virtual bool CanFill(PageSize page_size) const = 0;
 
   // "hugetlb", "shmem" or "fake".
   virtual std::string_view backend() const = 0;

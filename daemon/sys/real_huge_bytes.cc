@@ -51,6 +51,32 @@ void CountStray(const std::byte* data, Bytes offset, Bytes length,
 
 }  // namespace
 
+absl::Status ReadFrom(HugeFile& source, Bytes from, std::byte* to,
+                      Bytes length) {
+  for (uint64_t done = 0; done < length.value();) {
+    const ssize_t n = pread(source.fd(), to + done, length.value() - done,
+                            static_cast<off_t>(from.value() + done));
+    if (n > 0) {
+      done += static_cast<uint64_t>(n);
+      continue;
+    }
+    if (n < 0 && errno == EINTR) continue;
+    if (n == 0) {
+      return absl::DataLossError(absl::StrCat("the source ends at byte ",
+                                              from.value() + done,
+                                              ": its holder has cut it"));
+    }
+    // EIO and EFAULT: what some kernels say of poisoned pages.
+    if (errno == EHWPOISON || errno == EIO || errno == EFAULT) {
+      return absl::DataLossError(
+          absl::StrCat("byte ", from.value() + done,
+                       " of the source cannot be read: ", strerror(errno)));
+    }
+    return ErrnoToStatus(errno, "pread(memfd)");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RealHugeFile::Zero(Bytes offset, Bytes length,
                                 ZeroRoutine routine) {
   HP_RETURN_IF_ERROR(CheckMappedRange(offset, length));
@@ -75,29 +101,7 @@ absl::StatusOr<HugeFile::Stray> RealHugeFile::FindStray(Bytes offset,
 absl::Status RealHugeFile::CopyFrom(HugeFile& source, Bytes from, Bytes offset,
                                     Bytes length) {
   HP_RETURN_IF_ERROR(CheckMappedRange(offset, length));
-  for (uint64_t done = 0; done < length.value();) {
-    const ssize_t n =
-        pread(source.fd(), data_ + offset.value() + done, length.value() - done,
-              static_cast<off_t>(from.value() + done));
-    if (n > 0) {
-      done += static_cast<uint64_t>(n);
-      continue;
-    }
-    if (n < 0 && errno == EINTR) continue;
-    if (n == 0) {
-      return absl::DataLossError(absl::StrCat("the source ends at byte ",
-                                              from.value() + done,
-                                              ": its holder has cut it"));
-    }
-    // EIO and EFAULT: what some kernels say of poisoned pages.
-    if (errno == EHWPOISON || errno == EIO || errno == EFAULT) {
-      return absl::DataLossError(
-          absl::StrCat("byte ", from.value() + done,
-                       " of the source cannot be read: ", strerror(errno)));
-    }
-    return ErrnoToStatus(errno, "pread(memfd)");
-  }
-  return absl::OkStatus();
+  return ReadFrom(source, from, data_ + offset.value(), length);
 }
 
 absl::StatusOr<bool> RealHugeFile::AllZero() {

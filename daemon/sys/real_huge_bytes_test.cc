@@ -123,6 +123,76 @@ TEST_P(RealHugeBytesTest, ASourceThatWasCutIsAnErrorNotZeros) {
             absl::StatusCode::kDataLoss);
 }
 
+// Only of hugetlb files: pages of ordinary memory are small.
+TEST_P(RealHugeBytesTest, HolesAreFilledWithCopiesAndZeros) {
+  auto source = Populated(3);
+  Fill(*source, 5);
+  auto file = *memory_.Create(k2M, PageCount(4), kNode);
+  ASSERT_TRUE(file->Map(kNode).ok());
+  EXPECT_EQ(memory_.CanFill(k2M), GetParam() == Backend::kHugetlb);
+  EXPECT_FALSE(memory_.CanFill(k1G));
+  auto fill = file->StartFill();
+  if (GetParam() == Backend::kShmem) {
+    EXPECT_EQ(fill.status().code(), absl::StatusCode::kUnimplemented);
+    return;
+  }
+  ASSERT_TRUE(fill.ok()) << fill.status();
+  // A page of two parts with a gap before, between and behind them.
+  const std::vector<CopyPart> parts = {
+      {source.get(), MiB(1), Bytes(64), KiB(512)},
+      {source.get(), MiB(3), MiB(1), KiB(700)}};
+  ASSERT_TRUE((*fill)->FillPage(MiB(2), {{source.get(), MiB(2), MiB(2), MiB(2)}})
+                  .ok());
+  ASSERT_TRUE((*fill)->FillPage(Bytes(0), parts).ok());
+  ASSERT_TRUE((*fill)->FillPage(MiB(6), {}).ok());
+  EXPECT_EQ(file->Facts()->allocated, MiB(6));
+  fill->reset();
+  EXPECT_EQ(memcmp(file->data() + MiB(2).value(),
+                   source->data() + MiB(2).value(), MiB(2).value()),
+            0);
+  EXPECT_EQ(memcmp(file->data() + 64, source->data() + MiB(1).value(),
+                   KiB(512).value()),
+            0);
+  EXPECT_EQ(memcmp(file->data() + MiB(1).value(),
+                   source->data() + MiB(3).value(), KiB(700).value()),
+            0);
+  EXPECT_EQ(file->FindStray(Bytes(0), Bytes(64))->count, 0u);
+  EXPECT_EQ(file->FindStray(KiB(513), KiB(511))->count, 0u);
+  EXPECT_EQ(file->FindStray(KiB(1724), KiB(324))->count, 0u);
+  EXPECT_EQ(file->FindStray(MiB(6), MiB(2))->count, 0u);
+  // What is no hole of the fill any more is filled by a touch, as any.
+  EXPECT_EQ(file->FindStray(MiB(4), MiB(2))->count, 0u);
+  EXPECT_EQ(file->PageNodes()->size(), 4u);
+}
+
+TEST_P(RealHugeBytesTest, AFillThatFailsLeavesTheHole) {
+  if (GetParam() == Backend::kShmem) return;
+  auto source = Populated(1);
+  auto file = *memory_.Create(k2M, PageCount(2), kNode);
+  EXPECT_EQ(file->StartFill().status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(file->Map(kNode).ok());
+  auto fill = file->StartFill();
+  ASSERT_TRUE(fill.ok()) << fill.status();
+  EXPECT_EQ((*fill)
+                ->FillPage(Bytes(0), {{source.get(), MiB(1), Bytes(0), MiB(2)}})
+                .code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_EQ((*fill)
+                ->FillPage(Bytes(0), {{source.get(), Bytes(0), MiB(1), MiB(2)}})
+                .code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ((*fill)->FillPage(MiB(1), {}).code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ((*fill)->FillPage(MiB(4), {}).code(),
+            absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(file->Facts()->allocated, Bytes(0));
+  ASSERT_TRUE((*fill)->FillPage(Bytes(0), {}).ok());
+  // There is a page now.
+  EXPECT_EQ((*fill)->FillPage(Bytes(0), {}).code(),
+            absl::StatusCode::kAlreadyExists);
+}
+
 // N32: what cannot be written or read is an error, not the end of the process.
 TEST_P(RealHugeBytesTest, N32AFileThatWasCutIsAnErrorNotASignal) {
   auto file = Populated(3);

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,7 @@ class RealHugeFile : public HugeFile {
   absl::StatusOr<Stray> FindStray(Bytes offset, Bytes length) override;
   absl::Status CopyFrom(HugeFile& source, Bytes from, Bytes offset,
                         Bytes length) override;
+  absl::StatusOr<std::unique_ptr<HugeFill>> StartFill() override;
   absl::StatusOr<std::vector<NodeId>> PageNodes() override;
   absl::StatusOr<UniqueFd> OpenForHolder() override;
   absl::Status GiveInode(uid_t uid, gid_t gid) override;
@@ -67,6 +69,11 @@ class RealHugeFile : public HugeFile {
   Bytes mapped_size_;
   bool armed_ = false;  // a probe answered kFree and nothing took it down
 };
+
+// Reads `length` bytes of `source` from `from` on through its descriptor: fills no
+// hole, faults nothing. See HugeFile::CopyFrom().
+absl::Status ReadFrom(HugeFile& source, Bytes from, std::byte* to,
+                      Bytes length);
 
 }  // namespace hugepool::sys
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/base/errno_status.h"
 #include "daemon/sys/real_huge_file.h"
+#include "daemon/sys/real_huge_fill.h"
 
 #ifndef MFD_HUGE_SHIFT
 #define MFD_HUGE_SHIFT 26
@@ -98,7 +99,15 @@ ProbeKind RealHugeMemory::SelfTest() {
     }
   }
   kind_.store(kind, std::memory_order_relaxed);
+  can_fill_.store(
+      backend_ == Backend::kHugetlb && RealHugeFill::SelfTest().ok(),
+      std::memory_order_relaxed);
   return kind;
+}
+
+bool RealHugeMemory::CanFill(PageSize page_size) const {
+  return can_fill_.load(std::memory_order_relaxed) &&
+         page_size.bytes() <= RealHugeFill::kMostPageSize;
 }
 
 }  // namespace hugepool::sys

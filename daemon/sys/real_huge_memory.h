@@ -37,6 +37,9 @@ class RealHugeMemory : public HugeMemory {
   // What the last SelfTest() saw. Not to be called while one runs.
   const LeaseReport& lease_report() const { return report_; }
 
+  // As SelfTest() found it.
+  bool CanFill(PageSize page_size) const override;
+
   std::string_view backend() const override {
     return backend_ == Backend::kHugetlb ? "hugetlb" : "shmem";
   }
@@ -50,6 +53,8 @@ class RealHugeMemory : public HugeMemory {
   // False once the kernel was seen not to know MFD_NOEXEC_SEAL (before 6.3).
   // Relaxed: a hint, two threads may find out at once.
   std::atomic<bool> noexec_seal_{true};
+  // Relaxed: as kind_.
+  std::atomic<bool> can_fill_{false};
   LeaseReport report_;
 };
 

@@ -39,6 +39,11 @@ class WrappedFile : public HugeFile {
     return file_->CopyFrom(wrapped != nullptr ? *wrapped->file_ : source, from,
                            offset, length);
   }
+  absl::StatusOr<std::unique_ptr<HugeFill>> StartFill() override {
+    auto fill = file_->StartFill();
+    if (!fill.ok()) return fill.status();
+    return std::make_unique<Fill>(*std::move(fill));
+  }
   absl::StatusOr<std::vector<NodeId>> PageNodes() override {
     return file_->PageNodes();
   }
@@ -60,6 +65,25 @@ class WrappedFile : public HugeFile {
   absl::StatusOr<bool> AllZero() override { return file_->AllZero(); }
 
  private:
+  // Hands the files within on.
+  class Fill : public HugeFill {
+   public:
+    explicit Fill(std::unique_ptr<HugeFill> fill) : fill_(std::move(fill)) {}
+    absl::Status FillPage(Bytes offset,
+                          const std::vector<CopyPart>& parts) override {
+      std::vector<CopyPart> within = parts;
+      for (CopyPart& p : within) {
+        if (auto* w = dynamic_cast<WrappedFile*>(p.source)) {
+          p.source = w->file_.get();
+        }
+      }
+      return fill_->FillPage(offset, within);
+    }
+
+   private:
+    const std::unique_ptr<HugeFill> fill_;
+  };
+
   const std::unique_ptr<HugeFile> file_;
 };
 
