@@ -39,7 +39,7 @@ std::string ShapesCell(const v1::PoolStatus& p) {
 void PrintWide(const google::protobuf::RepeatedPtrField<v1::PoolStatus>& pools,
                std::ostream& out) {
   Table table({"NODE", "PAGE", "HIGH WATER", "NEVER LEASED", "GRANTS", "HITS",
-               "RETIRED", "CLEARED", "VERIFIED", "STRAY", "KERNEL TOTAL",
+               "RETIRED", "CLEARED", "FILLED", "VERIFIED", "STRAY", "KERNEL TOTAL",
                "KERNEL FREE", "UNACCOUNTED", "SHAPES"});
   for (const v1::PoolStatus& p : pools) {
     const bool known = p.kernel().known();
@@ -47,7 +47,8 @@ void PrintWide(const google::protobuf::RepeatedPtrField<v1::PoolStatus>& pools,
                   SizeCell(p.leased_high_water_bytes()),
                   SizeCell(NeverLeased(p)), absl::StrCat(p.grants()),
                   HitCell(p), absl::StrCat(p.retired()),
-                  absl::StrCat(p.cleared()), SizeCell(p.verified_bytes()),
+                  absl::StrCat(p.cleared()), SizeCell(p.filled_bytes()),
+                  SizeCell(p.verified_bytes()),
                   absl::StrCat(p.stray_bytes()),
                   known ? SizeCell(p.kernel().total_bytes()) : "?",
                   known ? SizeCell(p.kernel().free_bytes()) : "?",

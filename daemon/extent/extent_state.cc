@@ -15,14 +15,15 @@ constexpr uint16_t Bit(ExtentState s) {
 // Where each state may go; index is the state left.
 constexpr std::array<uint16_t, kExtentStates> kMoves = {
     /* kEmpty */ Bit(kPopulating),
-    /* kPopulating */ Bit(kClean) | Bit(kRetiring) | Bit(kEmpty),
+    /* kPopulating */ Bit(kClean) | Bit(kRetiring) | Bit(kEmpty) | Bit(kBare),
     // Growing a clean extent to order populates it again.
     /* kClean */ Bit(kGranted) | Bit(kPopulating) | Bit(kRetiring) |
         Bit(kVerifying),
     // A descriptor once sent cannot be recalled: a roll-back is Returning. Back
-    // to Clean only what was never opened for anybody.
+    // to Clean only what was never opened for anybody; if it has no pages either,
+    // it ends.
     /* kGranted */ Bit(kHeld) | Bit(kReturning) | Bit(kClean) |
-        Bit(kPreparing),
+        Bit(kPreparing) | Bit(kRetiring),
     // A MEMORY lease is asked about while it lives.
     /* kHeld */ Bit(kReturning) | Bit(kProbing) | Bit(kRetiring),
     // Straight to Retiring: let go, and told that the inode is gone.
@@ -35,12 +36,13 @@ constexpr std::array<uint16_t, kExtentStates> kMoves = {
     // Whatever came of it: what becomes of the grant is its lease's business.
     /* kPreparing */ Bit(kGranted),
     /* kVerifying */ Bit(kClean) | Bit(kRetiring),
+    /* kBare */ Bit(kGranted) | Bit(kRetiring),
 };
 
 constexpr std::array<const char*, kExtentStates> kNames = {
     "empty",     "populating", "clean",    "granted",  "held",
     "returning", "probing",    "dirty",    "clearing", "retiring",
-    "splitting", "preparing",  "verifying"};
+    "splitting", "preparing",  "verifying", "bare"};
 
 }  // namespace
 

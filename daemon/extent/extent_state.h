@@ -24,8 +24,9 @@ enum class ExtentState : uint8_t {
   // work item.
   kPreparing = 11,
   kVerifying = 12,  // clean, and being looked at; owned by a work item
+  kBare = 13,       // made for one waiting copy: a file, and no page yet
 };
-inline constexpr int kExtentStates = 13;
+inline constexpr int kExtentStates = 14;
 
 const char* ToString(ExtentState state);
 

@@ -16,20 +16,21 @@ namespace {
 
 // Every cell: rows are the state left, columns the state entered.
 constexpr std::array<const char*, kExtentStates> kMoves = {
-    //            EPCGHRpDcrSQV
-    /* empty */ "-x-----------",
-    /* populating */ "x-x------x---",
-    /* clean */ "-x-x-----x--x",
-    /* granted */ "--x-xx-----x-",
-    /* held */ "-----xx--x---",
-    /* returning */ "------x--x---",
-    /* probing */ "----xx-x-x---",
-    /* dirty */ "--------xx---",
-    /* clearing */ "--x----x-x---",
-    /* retiring */ "x------------",
-    /* splitting */ "-------------",
-    /* preparing */ "---x---------",
-    /* verifying */ "--x------x---",
+    //            EPCGHRpDcrSQVB
+    /* empty */ "-x------------",
+    /* populating */ "x-x------x---x",
+    /* clean */ "-x-x-----x--x-",
+    /* granted */ "--x-xx---x-x--",
+    /* held */ "-----xx--x----",
+    /* returning */ "------x--x----",
+    /* probing */ "----xx-x-x----",
+    /* dirty */ "--------xx----",
+    /* clearing */ "--x----x-x----",
+    /* retiring */ "x-------------",
+    /* splitting */ "--------------",
+    /* preparing */ "---x----------",
+    /* verifying */ "--x------x----",
+    /* bare */ "---x-----x----",
 };
 
 ExtentState StateOf(int i) { return static_cast<ExtentState>(i); }
@@ -49,7 +50,7 @@ TEST(ExtentState, NumbersAreTheLedgersFormat) {
       ExtentState::kGranted,   ExtentState::kHeld,       ExtentState::kReturning,
       ExtentState::kProbing,   ExtentState::kDirty,      ExtentState::kClearing,
       ExtentState::kRetiring,  ExtentState::kSplitting,  ExtentState::kPreparing,
-      ExtentState::kVerifying};
+      ExtentState::kVerifying, ExtentState::kBare};
   for (int i = 0; i < kExtentStates; ++i) {
     EXPECT_EQ(static_cast<int>(kInOrder[i]), i);
   }

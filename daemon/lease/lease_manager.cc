@@ -191,6 +191,11 @@ HostRequest LeaseManager::RequestFor(const Entry& entry) const {
   request.terms.memory_lifetime = entry.lease.lifetime == Lifetime::kMemory;
   request.terms.keep_descriptor = entry.lease.lifetime == Lifetime::kNamed;
   request.terms.fresh_only = entry.lease.sealed;
+  // A second try comes after something went wrong: the ordinary way.
+  request.terms.fills =
+      !options_.verify_at_grant && entry.attempts == 0 &&
+      std::all_of(request.segments.begin(), request.segments.end(),
+                  [](const SegmentRequest& s) { return s.copy.has_value(); });
   return request;
 }
 
@@ -253,14 +258,21 @@ void LeaseManager::Wait(LeaseId id) {
   }
   for (const auto& pool : deps_.host->pools()) after.wake.insert(pool.get());
   Run(std::move(after));
-  if (cancelled && deps_.host->CancelWait(id)) {
+  if (cancelled && LeaveQueue(id)) {
     Fail(id, absl::CancelledError("the session ended while it waited"));
     ServeWaiters();  // those behind it may pass now
   }
 }
 
+bool LeaseManager::LeaveQueue(LeaseId id) {
+  if (!deps_.host->CancelWait(id)) return false;
+  // What was made for it goes back.
+  for (const auto& pool : deps_.host->pools()) deps_.wake(*pool);
+  return true;
+}
+
 void LeaseManager::ExpireWait(LeaseId id) {
-  if (!deps_.host->CancelWait(id)) return;
+  if (!LeaveQueue(id)) return;
   absl::Duration waited;
   Bytes wanted;
   HostRequest request;

@@ -233,6 +233,9 @@ class LeaseManager {
   absl::StatusOr<Granted> AttachNow(SessionId session,
                                     const std::string& request_id, LeaseId id,
                                     const std::string& name);
+  // Takes a waiting request out of the pools' queue; false: it is not there (any
+  // more).
+  bool LeaveQueue(LeaseId id);
   void ExpireWait(LeaseId id);
   // Somebody who waited left, or there is more in stock.
   void ServeWaiters();

@@ -136,7 +136,7 @@ absl::Status LeaseManager::PlanTasks(Entry& entry, std::vector<Task>* tasks) {
     if (s.copy) {
       p.copy = PiecesFor(sources[e.segment], s.copy->offset, s.size, e);
     }
-    if (!p.verify && p.copy.empty()) continue;
+    if (!p.verify && p.copy.empty() && !e.bare) continue;
     tasks->push_back({&deps_.host->PoolOf(e), e.slot, std::move(p),
                       DistanceOf(s.hot, e.offset, e.size)});
   }
@@ -167,7 +167,8 @@ bool LeaseManager::NotePrepared(const PreparedExtent& prepared) {
     // Other memory will do where this was found wanting; another source is not
     // ours to choose.
     entry->prepared =
-        prepared.kind == WorkKind::kVerify
+        prepared.kind == WorkKind::kVerify ||
+                prepared.outcome == WorkOutcome::kNoPages
             ? absl::AbortedError(prepared.why)
             : absl::DataLossError(absl::StrCat("copy_from: ", prepared.why));
   }

@@ -39,7 +39,7 @@ void LeaseManager::Run(After after) {
   }
   bool somebody_left = false;
   for (LeaseId id : after.cancel_waits) {
-    if (deps_.host->CancelWait(id)) {
+    if (LeaveQueue(id)) {
       somebody_left = true;
       Fail(id, absl::UnavailableError("the session ended while it waited"));
     }

@@ -187,7 +187,7 @@ void LeaseManager::CancelAcquire(SessionId session_id,
     id = it->second;
     entry->doomed = true;
   }
-  if (deps_.host->CancelWait(id)) {
+  if (LeaveQueue(id)) {
     Fail(id, absl::CancelledError("the caller cancelled the request"));
     ServeWaiters();  // those behind it may pass now
   }
@@ -202,7 +202,7 @@ void LeaseManager::CancelAllWaits() {
     }
   }
   for (LeaseId id : waiting) {
-    if (deps_.host->CancelWait(id)) {
+    if (LeaveQueue(id)) {
       Fail(id, hugepool::Refuse(RefusalReason::kDraining,
                                 "the daemon is stopping",
                                 "try again when it has been restarted"));

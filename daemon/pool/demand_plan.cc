@@ -6,18 +6,23 @@
 namespace hugepool {
 namespace {
 
-ShapeCounts Usable(const DemandView& view, DomainId domain) {
+ShapeCounts Usable(const DemandView& view, const Demand& demand) {
   ShapeCounts usable;
   for (const auto& [d, counts] : view.clean) {
-    if (d.valid() && d != domain) continue;
+    if (d.valid() && d != demand.domain) continue;
     for (const auto& [shape, n] : counts) usable[shape] += n;
+  }
+  if (auto bare = view.bare.find(demand.lease); bare != view.bare.end()) {
+    for (const auto& [shape, n] : bare->second) usable[shape] += n;
   }
   return usable;
 }
 
-// Takes one clean extent of `shape` that serves `domain`.
-bool TakeClean(DemandView& view, DomainId domain, PageCount shape) {
-  for (DomainId d : {domain, DomainId()}) {
+// Takes one extent of `shape` that serves `demand`: what was made for it first.
+bool TakeUsable(DemandView& view, const Demand& demand, PageCount shape) {
+  auto bare = view.bare.find(demand.lease);
+  if (bare != view.bare.end() && TakeOne(bare->second, shape)) return true;
+  for (DomainId d : {demand.domain, DomainId()}) {
     auto it = view.clean.find(d);
     if (it != view.clean.end() && TakeOne(it->second, shape)) return true;
   }
@@ -37,7 +42,7 @@ std::optional<DemandStep> Victim(const DemandView& view, DomainId domain,
       if (shape >= shortage) best = shape;  // shapes descend
     }
     return DemandStep{
-        DemandStep::Kind::kDismantle, best, PageCount(0), d, Bytes(0)};
+        DemandStep::Kind::kDismantle, best, PageCount(0), d, Bytes(0), {}};
   };
   for (const auto& [d, counts] : view.clean) {
     if (!d.valid() || d == domain) continue;
@@ -73,24 +78,26 @@ PageCount AllClean(const DemandView& view) {
 std::optional<DemandStep> PlanOne(DemandView& view, const Demand& demand,
                                   bool& somebody_waits) {
   if (auto whole = Compose(demand.pages, demand.max_extents,
-                           Usable(view, demand.domain))) {
-    for (PageCount shape : *whole) TakeClean(view, demand.domain, shape);
+                           Usable(view, demand))) {
+    for (PageCount shape : *whole) TakeUsable(view, demand, shape);
     return std::nullopt;
   }
   std::vector<PageCount> missing;
   for (PageCount piece :
        IdealPieces(demand.pages, demand.max_extents, view.shapes)) {
-    if (TakeClean(view, demand.domain, piece)) continue;
+    if (TakeUsable(view, demand, piece)) continue;
     if (TakeOne(view.populating, piece)) continue;
     missing.push_back(piece);
   }
   for (PageCount piece : missing) {
-    const PageCount base =
-        IsShape(view, piece) ? PageCount(0) : GrowthBase(view, piece);
+    const PageCount base = demand.bare || IsShape(view, piece)
+                               ? PageCount(0)
+                               : GrowthBase(view, piece);
     const PageCount need = piece - base;
     if (need <= view.budget) {
       return DemandStep{DemandStep::Kind::kBuild, piece, base, DomainId(),
-                        piece == demand.pages ? demand.hot : Bytes(0)};
+                        piece == demand.pages ? demand.hot : Bytes(0),
+                        demand.bare ? demand.lease : LeaseId()};
     }
     const PageCount shortage = need - view.budget;
     if (shortage <= view.coming) {

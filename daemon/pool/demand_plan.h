@@ -23,6 +23,8 @@ struct Demand {
   // What of them the holder will touch first. Heeded where one extent is made
   // for all of them.
   Bytes hot;
+  // It will be filled at once: what is made for it needs no pages yet.
+  bool bare = false;
 };
 
 // How many pages later requests may take in total while one waits: as many as
@@ -40,6 +42,7 @@ struct DemandView {
   PageCount budget;  // pages that may be populated now
   PageCount coming;  // pages on their way back to the kernel
   std::map<DomainId, ShapeCounts> clean;  // domain 0: for anybody
+  std::map<LeaseId, ShapeCounts> bare;    // each for one demand
   ShapeCounts populating;
   std::vector<PageCount> shapes;
 };
@@ -56,6 +59,7 @@ struct DemandStep {
   PageCount from;  // 0: from nothing
   DomainId domain;
   Bytes hot;  // kBuild: what its holder will touch first
+  LeaseId bare_for;  // kBuild: without pages, for this demand
 };
 
 // The first step that helps the first demand that needs one. A demand that has

@@ -179,7 +179,7 @@ absl::StatusOr<std::vector<Host::SegmentPlan>> Host::Plan(
     const std::vector<size_t>& locked) const HP_NO_THREAD_SAFETY_ANALYSIS {
   std::vector<ShapeCounts> stock(pools_.size());
   for (size_t i : locked) {
-    stock[i] = pools_[i]->UsableLocked(request.terms.stock());
+    stock[i] = pools_[i]->UsableLocked(request.terms);
   }
   const std::vector<ShapeCounts> before = stock;
   std::vector<SegmentPlan> plan;
@@ -243,7 +243,7 @@ Taken Host::Commit(const HostRequest& request,
       taken.extents.push_back(TakenExtent{
           slot, table_->id(slot), static_cast<uint32_t>(s), offset, size,
           option.page_size, pool.node, table_->origin(slot),
-          table_->inode(slot)});
+          table_->inode(slot), pool.IsBareLocked(slot)});
       offset += size;
     }
     taken.segments.push_back({option.page_size.Of(option.pages),
@@ -311,6 +311,7 @@ void Host::EnqueueDemands(const Waiter& waiter) HP_NO_THREAD_SAFETY_ANALYSIS {
         demand.domain = waiter.request.terms.stock();
         demand.pages = pages;
         if (spread->size() == 1) demand.hot = hot;
+        demand.bare = waiter.request.terms.fills && pools_[pool]->fills();
         demand.max_extents = std::max<uint32_t>(
             1, of_segment_extents / static_cast<uint32_t>(spread->size()));
         pools_[pool]->EnqueueLocked(demand);
@@ -370,7 +371,7 @@ std::vector<Host::WaitView> Host::Waits() const HP_NO_THREAD_SAFETY_ANALYSIS {
       const SegmentOption& o = of_segment.front();
       PageCount have;
       for (size_t i : o.pools) {
-        have += pools_[i]->UsablePagesLocked(w.request.terms.stock()) +
+        have += TotalPages(pools_[i]->UsableLocked(w.request.terms)) +
                 pools_[i]->MadeLocked();
       }
       view.wanted += o.page_size.Of(o.pages);

@@ -80,7 +80,34 @@ SlotId Pool::PopClean(DomainId domain, PageCount shape) {
   return SlotId();
 }
 
+SlotId Pool::PopBare(LeaseId lease, PageCount shape) {
+  auto it = bare_.find(lease);
+  if (it == bare_.end()) return SlotId();
+  std::vector<SlotId>& slots = it->second;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (table_->pages(slots[i]) != shape) continue;
+    const SlotId slot = slots[i];
+    slots.erase(slots.begin() + static_cast<ptrdiff_t>(i));
+    if (slots.empty()) bare_.erase(it);
+    return slot;
+  }
+  return SlotId();
+}
+
+void Pool::NoLongerBare(SlotId slot) {
+  records_[slot].bare_for = LeaseId();
+  bare_pages_ -= table_->pages(slot);
+}
+
 void Pool::ToRetiring(SlotId slot, ExtentState from) {
+  if (records_[slot].bare_for.valid()) {
+    records_[slot].stillborn = true;
+    if (from == kPopulating) {  // not counted as bare yet
+      records_[slot].bare_for = LeaseId();
+    } else {
+      NoLongerBare(slot);
+    }
+  }
   Go(slot, from, kRetiring);
   NoLook(slot);
   retiring_.push_back(slot);
@@ -128,8 +155,9 @@ void Pool::ReportBack(SlotId slot, PoolNews* news) {
 
 // --- For Host ------------------------------------------------------------------
 
-ShapeCounts Pool::UsableLocked(DomainId domain) const {
+ShapeCounts Pool::UsableLocked(const GrantTerms& terms) const {
   ShapeCounts usable;
+  const DomainId domain = terms.stock();
   for (DomainId d : {domain, DomainId()}) {
     auto stock = stock_.find(d);
     if (stock != stock_.end()) {
@@ -139,11 +167,10 @@ ShapeCounts Pool::UsableLocked(DomainId domain) const {
     }
     if (!domain.valid()) break;  // both are the same
   }
+  if (auto bare = bare_.find(terms.lease); bare != bare_.end()) {
+    for (SlotId slot : bare->second) ++usable[table_->pages(slot)];
+  }
   return usable;
-}
-
-PageCount Pool::UsablePagesLocked(DomainId domain) const {
-  return TotalPages(UsableLocked(domain));
 }
 
 bool Pool::MayPassLocked(uint64_t sequence, PageCount pages) const {
@@ -160,7 +187,8 @@ std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
   std::vector<SlotId> taken;
   PageCount sum;
   for (PageCount shape : shapes) {
-    const SlotId slot = PopClean(terms.stock(), shape);
+    SlotId slot = PopBare(terms.lease, shape);
+    if (!slot.valid()) slot = PopClean(terms.stock(), shape);
     HP_CHECK(slot.valid(), "TakeLocked was asked for what is not usable");
     Record& r = records_[slot];
     r.in_place = terms.in_place;
@@ -172,8 +200,9 @@ std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
     r.quiet = false;     // until the watch has seen it closed
     if (!Planted(Defect::kStaleLedger)) table_->set_lease(slot, terms.lease);
     table_->set_domain(slot, terms.domain);
-    if (!Planted(Defect::kDoubleGrant) || table_->state(slot) == kClean) {
-      Go(slot, kClean, kGranted);
+    const ExtentState from = table_->state(slot);
+    if (from == kBare || !Planted(Defect::kDoubleGrant) || from == kClean) {
+      Go(slot, from == kBare ? kBare : kClean, kGranted);
     }
     sum += shape;
     taken.push_back(slot);
@@ -199,9 +228,17 @@ void Pool::EnqueueLocked(const Demand& demand) {
 }
 
 bool Pool::DequeueLocked(LeaseId lease) {
+  if (auto bare = bare_.extract(lease); !bare.empty()) {
+    for (SlotId slot : bare.mapped()) ToRetiring(slot, kBare);
+  }
   return std::erase_if(queue_, [&](const Demand& d) {
            return d.lease == lease;
          }) > 0;
+}
+
+bool Pool::Waits(LeaseId lease) const {
+  return std::any_of(queue_.begin(), queue_.end(),
+                     [lease](const Demand& d) { return d.lease == lease; });
 }
 
 void Pool::NoteSingleExtentLocked(PageCount pages) {
@@ -234,6 +271,7 @@ void Pool::Untake(SlotId slot) {
     return;
   }
   NoOpening(r);
+  if (r.bare_for.valid()) return ToRetiring(slot, kGranted);
   // What was cleared in place stays its domain's.
   if (table_->origin(slot) == ExtentOrigin::kPopulated) {
     table_->set_domain(slot, DomainId());
@@ -285,6 +323,13 @@ bool Pool::Tell(ExtentId id, const Told& told) {
         // Somebody got at memory that nobody may reach: never lend it.
         RemoveClean(slot);
         ToRetiring(slot, kClean);
+        return true;
+      }
+      if (state == kBare) {
+        std::vector<SlotId>& slots = bare_[r.bare_for];
+        std::erase(slots, slot);
+        if (slots.empty()) bare_.erase(r.bare_for);
+        ToRetiring(slot, kBare);
         return true;
       }
     }
@@ -350,92 +395,8 @@ PoolSnapshot Pool::Snapshot() const {
   s.cleared = cleared_;
   s.verified = verified_;
   s.stray = stray_;
+  s.filled = filled_;
   return s;
-}
-
-absl::Status Pool::CheckInvariants() const {
-  MutexLock lock(&mu_);
-  const auto wrong = [this](auto&&... parts) {
-    return absl::InternalError(absl::StrCat("pool of ", ToString(page_size),
-                                            " on node ", node.value(), ": ",
-                                            parts...));
-  };
-  std::array<PageCount, kExtentStates> count = {};
-  PageCount sum;
-  size_t living = 0;
-  for (SlotId slot : table_->Living()) {
-    if (table_->node(slot) != node || table_->page_size(slot) != page_size) {
-      continue;
-    }
-    const ExtentState state = table_->state(slot);
-    ++living;
-    count[static_cast<size_t>(state)] += table_->pages(slot);
-    sum += table_->pages(slot);
-    auto r = records_.find(slot);
-    if (r == records_.end()) {
-      return wrong("slot ", slot.value(), " has no record");
-    }
-    const bool leased =
-        state == kGranted || state == kPreparing || state == kHeld;
-    if (leased && !table_->lease(slot).valid()) {
-      return wrong("slot ", slot.value(), " is ", ToString(state),
-                   " but the ledger names no lease");
-    }
-    if (state == kClean && table_->lease(slot).valid()) {
-      return wrong("slot ", slot.value(), " is clean but has a lease");
-    }
-    if (state == kReturning && !r->second.let_go && r->second.readers == 0 &&
-        r->second.next_look == absl::InfiniteFuture()) {
-      return wrong("slot ", slot.value(), " is returning, but nobody will look");
-    }
-  }
-  for (const auto& [slot, p] : preparations_) {
-    const ExtentState state = table_->state(slot);
-    if (!records_.contains(slot) ||
-        (state != kGranted && state != kPreparing)) {
-      return wrong("slot ", slot.value(), " is to be prepared but is ",
-                   ToString(state));
-    }
-  }
-  if (to_prepare_.size() > preparations_.size()) {
-    return wrong(to_prepare_.size(), " slots to hand out for ",
-                 preparations_.size(), " preparations");
-  }
-  if (living != records_.size()) {
-    return wrong(records_.size(), " records for ", living, " extents");
-  }
-  for (int s = 0; s < kExtentStates; ++s) {
-    if (count[s] != pages_by_state_[s]) {
-      return wrong(pages_by_state_[s].value(), " pages booked as ",
-                   ToString(static_cast<ExtentState>(s)), ", counted ",
-                   count[s].value());
-    }
-  }
-  if (sum != charged_) {
-    return wrong(charged_.value(), " pages charged, counted ", sum.value());
-  }
-  PageCount clean;
-  for (const auto& [domain, stock] : stock_) {
-    for (const auto& [shape, slots] : stock) {
-      for (SlotId slot : slots) {
-        if (table_->state(slot) != kClean || table_->pages(slot) != shape ||
-            table_->domain(slot) != domain) {
-          return wrong("slot ", slot.value(), " is in stock but is ",
-                       ToString(table_->state(slot)));
-        }
-        clean += shape;
-      }
-    }
-  }
-  if (clean != InState(kClean)) {
-    return wrong(clean.value(), " pages in stock, ", InState(kClean).value(),
-                 " booked as clean");
-  }
-  if (charged_ > config_.target) {
-    return wrong(charged_.value(), " pages charged, target is ",
-                 config_.target.value());
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace hugepool

@@ -2,7 +2,7 @@
 //
 // pool.cc has taking, waiting and returning; pool_work.cc what stewards take and
 // settle, of which pool_fill.cc has the building; pool_prepare.cc what is done
-// before a grant is sent, and verification.
+// before a grant is sent, and verification; pool_check.cc the audit.
 //
 // A pool decides and never acts. It knows no clock, no thread and no system
 // call: stewards take work items from it, do them, and settle them. So the same
@@ -65,6 +65,9 @@ struct GrantTerms {
   // Only extents that nobody has held: one that was cleared in place has the
   // seals of its first grant, which cannot be added to (sealed leases).
   bool fresh_only = false;
+  // All of it will be filled with a copy before anybody gets it: where it must
+  // wait, what is made for it may come without pages (see Preparation).
+  bool fills = false;
 
   // Whose stock may be taken beside that for anybody.
   DomainId stock() const { return fresh_only ? DomainId() : domain; }
@@ -89,13 +92,15 @@ struct PoolSnapshot {
   uint64_t cleared = 0;
   Bytes verified;      // looked at, ever
   uint64_t stray = 0;  // bytes found that were not zero
+  Bytes filled;        // of bare extents, ever
 
   PageCount in(ExtentState s) const {
     return pages_by_state[static_cast<size_t>(s)];
   }
 };
 
-// What is to be done to a granted extent before its lease is sent.
+// What is to be done to a granted extent before its lease is sent. One that is
+// bare is given its pages too.
 struct Preparation {
   bool verify = false;          // all of it must be zero
   std::vector<CopyPiece> copy;  // what it shall hold; none: zeros
@@ -118,21 +123,24 @@ class Pool {
   Mutex& mu() const HP_RETURN_CAPABILITY(mu_) { return mu_; }
 
   // --- For Host: taking and waiting -----------------------------------------
-  // Counts of clean extents that `domain` may be given.
-  ShapeCounts UsableLocked(DomainId domain) const HP_REQUIRES(mu_);
-  PageCount UsablePagesLocked(DomainId domain) const HP_REQUIRES(mu_);
+  // Counts of the extents that a lease of these terms may be given.
+  ShapeCounts UsableLocked(const GrantTerms& terms) const HP_REQUIRES(mu_);
   // Whether a request of `pages` that arrived as number `sequence` may take
   // them now, in view of those that wait before it.
   bool MayPassLocked(uint64_t sequence, PageCount pages) const HP_REQUIRES(mu_);
   // What is there already of the extent that is being built.
   PageCount MadeLocked() const HP_REQUIRES(mu_);
-  // Clean -> Granted for one extent of each of `shapes`, all of which must be
-  // usable; own stock of the domain first. Charges the bypass of earlier
+  // Clean or Bare -> Granted for one extent of each of `shapes`, all of which must
+  // be usable; what was made for the lease first, then own stock of the domain. Charges the bypass of earlier
   // waiters.
   std::vector<SlotId> TakeLocked(const std::vector<PageCount>& shapes,
                                  const GrantTerms& terms, uint64_t sequence,
                                  bool hit) HP_REQUIRES(mu_);
+  bool IsBareLocked(SlotId slot) const HP_REQUIRES(mu_) {
+    return records_.at(slot).bare_for.valid();
+  }
   void EnqueueLocked(const Demand& demand) HP_REQUIRES(mu_);
+  // What was made for it and not taken is retired.
   bool DequeueLocked(LeaseId lease) HP_REQUIRES(mu_);
   void NoteSingleExtentLocked(PageCount pages) HP_REQUIRES(mu_);
 
@@ -205,6 +213,13 @@ class Pool {
     // relaxed: a figure for people, on which nothing depends.
     made_.fetch_add(pages.value(), std::memory_order_relaxed);
   }
+  // Whether extents may be made bare for those who will fill them. From any
+  // thread.
+  void LetFill(bool yes) {
+    // relaxed: a hint, read once a demand.
+    fills_.store(yes, std::memory_order_relaxed);
+  }
+  bool fills() const { return fills_.load(std::memory_order_relaxed); }
   // Stop filling (shutdown): TakeWork gives no more builds.
   void StopFilling() HP_EXCLUDES(mu_);
 
@@ -245,6 +260,7 @@ class Pool {
     bool letting_go = false;  // a kLetGo item is out
     bool poked = false;       // told something while it was being probed
     bool stillborn = false;   // its build failed: no page of it was ever lent
+    LeaseId bare_for;         // it has no pages yet, and is for this lease
     uint16_t readers = 0;     // StartReading()
     bool look_later = false;  // when the last reader has left
   };
@@ -264,6 +280,8 @@ class Pool {
   void AddClean(SlotId slot) HP_REQUIRES(mu_);
   bool RemoveClean(SlotId slot) HP_REQUIRES(mu_);
   SlotId PopClean(DomainId domain, PageCount shape) HP_REQUIRES(mu_);
+  SlotId PopBare(LeaseId lease, PageCount shape) HP_REQUIRES(mu_);
+  void NoLongerBare(SlotId slot) HP_REQUIRES(mu_);
   void ToRetiring(SlotId slot, ExtentState from) HP_REQUIRES(mu_);
   void StartLettingGo(SlotId slot) HP_REQUIRES(mu_);
   void Look(SlotId slot, absl::Time when) HP_REQUIRES(mu_);
@@ -284,8 +302,7 @@ class Pool {
     if (record.expected_opens > 0) --record.expected_opens;
   }
   std::optional<WorkItem> TakeBuild(absl::Time now) HP_REQUIRES(mu_);
-  std::optional<WorkItem> StartBuild(PageCount pages, PageCount from,
-                                     bool urgent, Bytes hot)
+  std::optional<WorkItem> StartBuild(const DemandStep& step, bool urgent)
       HP_REQUIRES(mu_);
   WorkItem Item(WorkKind kind, SlotId slot) const HP_REQUIRES(mu_);
   PageCount Budget(PageCount ceiling) const HP_REQUIRES(mu_);
@@ -297,6 +314,7 @@ class Pool {
   void SettleBuild(const WorkItem& item, WorkOutcome outcome,
                    std::string_view why, absl::Time now, PoolNews* news)
       HP_REQUIRES(mu_);
+  void SettleBare(SlotId slot, PoolNews* news) HP_REQUIRES(mu_);
   void SettleProbe(const WorkItem& item, WorkOutcome outcome, absl::Time now,
                    PoolNews* news) HP_REQUIRES(mu_);
   void SettleClear(const WorkItem& item, WorkOutcome outcome, PoolNews* news)
@@ -313,6 +331,15 @@ class Pool {
   void NoteNoPages(PageCount wanted) HP_REQUIRES(mu_);
   std::string Shortfall() const HP_REQUIRES(mu_);
 
+  // Somebody waits for memory under that id.
+  bool Waits(LeaseId lease) const HP_REQUIRES(mu_);
+  // Parts of CheckInvariants().
+  absl::Status CheckExtent(SlotId slot) const HP_REQUIRES(mu_);
+  absl::Status CheckCounts() const HP_REQUIRES(mu_);
+  absl::Status CheckPreparations() const HP_REQUIRES(mu_);
+  absl::Status CheckStock() const HP_REQUIRES(mu_);
+  absl::Status CheckBare() const HP_REQUIRES(mu_);
+
   PageCount InState(ExtentState s) const HP_REQUIRES(mu_) {
     return pages_by_state_[static_cast<size_t>(s)];
   }
@@ -320,11 +347,16 @@ class Pool {
   mutable Mutex mu_;
   // Pages of the build at hand; a steward has one at a time. See NoteMade().
   std::atomic<uint64_t> made_{0};
+  std::atomic<bool> fills_{false};  // LetFill()
   const PoolConfig config_;
   ExtentTable* const table_;
 
   absl::flat_hash_map<SlotId, Record> records_ HP_GUARDED_BY(mu_);
   std::map<DomainId, StockOfDomain> stock_ HP_GUARDED_BY(mu_);
+  std::map<LeaseId, std::vector<SlotId>> bare_ HP_GUARDED_BY(mu_);
+  // Charged, and without pages: of all records with bare_for, but for those
+  // that are Populating.
+  PageCount bare_pages_ HP_GUARDED_BY(mu_);
   std::deque<SlotId> retiring_ HP_GUARDED_BY(mu_);
   bool build_next_ HP_GUARDED_BY(mu_) = false;  // pages came free just now
   std::deque<SlotId> dirty_ HP_GUARDED_BY(mu_);
@@ -365,6 +397,7 @@ class Pool {
   uint64_t cleared_ HP_GUARDED_BY(mu_) = 0;
   Bytes verified_ HP_GUARDED_BY(mu_);
   uint64_t stray_ HP_GUARDED_BY(mu_) = 0;
+  Bytes filled_ HP_GUARDED_BY(mu_);
 };
 
 }  // namespace hugepool

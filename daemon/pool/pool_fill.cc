@@ -28,7 +28,7 @@ void Pool::NoteKernel(const std::optional<sys::KernelCounters>& kernel) {
       kernel->total > known ? kernel->total - known : PageCount(0);
   // What nobody owed us before we gave anything back is others'. What is being
   // populated is charged before the kernel has given it, so that it hides some.
-  if (InState(kPopulating).value() == 0) {
+  if ((InState(kPopulating) + bare_pages_).value() == 0) {
     others_ = limbo_.value() == 0 ? unaccounted : std::min(others_, unaccounted);
   }
   limbo_ = std::min(
@@ -53,7 +53,7 @@ PageCount Pool::Budget(PageCount ceiling) const {
   if (kernel_.has_value()) {
     // Pages being populated may or may not be in the free count any more:
     // counting them as used errs on the safe side for a moment.
-    PageCount used = InState(kPopulating);
+    PageCount used = InState(kPopulating) + bare_pages_;
     // Others' reservations are host-wide figures, so they count only once a
     // build has failed for want of pages.
     if (build_backoff_ > absl::ZeroDuration()) {
@@ -75,6 +75,9 @@ DemandView Pool::View() const {
       view.clean[domain][shape] = static_cast<uint32_t>(slots.size());
     }
   }
+  for (const auto& [lease, slots] : bare_) {
+    for (SlotId slot : slots) ++view.bare[lease][table_->pages(slot)];
+  }
   view.populating = populating_;
   view.shapes = config_.shapes;
   return view;
@@ -88,7 +91,7 @@ std::optional<WorkItem> Pool::TakeBuild(absl::Time now) {
         PlanDemands(View(), std::vector<Demand>(queue_.begin(), queue_.end()));
     switch (step.kind) {
       case DemandStep::Kind::kBuild:
-        return StartBuild(step.pages, step.from, /*urgent=*/true, step.hot);
+        return StartBuild(step, /*urgent=*/true);
       case DemandStep::Kind::kDismantle: {
         const SlotId slot = PopClean(step.domain, step.pages);
         Go(slot, kClean, kRetiring);
@@ -102,14 +105,17 @@ std::optional<WorkItem> Pool::TakeBuild(absl::Time now) {
     }
   }
   if (auto fill = NextFill()) {
-    return StartBuild(*fill, PageCount(0), InState(kClean) < config_.low,
-                      Bytes(0));
+    DemandStep step;
+    step.pages = *fill;
+    return StartBuild(step, InState(kClean) < config_.low);
   }
   return std::nullopt;
 }
 
-std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
-                                         bool urgent, Bytes hot) {
+std::optional<WorkItem> Pool::StartBuild(const DemandStep& step,
+                                         bool urgent) {
+  const PageCount pages = step.pages;
+  const PageCount from = step.from;
   SlotId slot;
   if (from.value() > 0) {
     slot = PopClean(DomainId(), from);
@@ -128,6 +134,7 @@ std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
     }
     slot = *fresh;
     records_[slot] = Record{};
+    records_[slot].bare_for = step.bare_for;
     AddPages(kPopulating, pages);
   }
   // relaxed: see NoteMade().
@@ -135,7 +142,8 @@ std::optional<WorkItem> Pool::StartBuild(PageCount pages, PageCount from,
   WorkItem item = Item(WorkKind::kBuild, slot);
   item.from = from;
   item.urgent = urgent;
-  item.hot = hot;
+  item.bare = step.bare_for.valid();
+  item.hot = step.hot;
   return item;
 }
 
@@ -203,10 +211,11 @@ void Pool::SettleBuild(const WorkItem& item, WorkOutcome outcome,
   if (outcome == WorkOutcome::kDone && !records_[item.slot].tripped) {
     table_->set_origin(item.slot, ExtentOrigin::kPopulated);
     table_->set_domain(item.slot, DomainId());
-    Go(item.slot, kPopulating, kClean);
-    AddClean(item.slot);
     build_backoff_ = absl::ZeroDuration();
     shortfall_.clear();
+    if (item.bare) return SettleBare(item.slot, news);
+    Go(item.slot, kPopulating, kClean);
+    AddClean(item.slot);
     news->stock_grew = true;
     return;
   }
@@ -219,6 +228,16 @@ void Pool::SettleBuild(const WorkItem& item, WorkOutcome outcome,
   build_after_ = now + build_backoff_;
   shortfall_ = std::string(why);
   if (outcome == WorkOutcome::kNoPages) NoteNoPages(item.pages);
+}
+
+// For whom it was made may have gone meanwhile.
+void Pool::SettleBare(SlotId slot, PoolNews* news) {
+  const LeaseId lease = records_[slot].bare_for;
+  if (!Waits(lease)) return ToRetiring(slot, kPopulating);
+  Go(slot, kPopulating, kBare);
+  bare_pages_ += table_->pages(slot);
+  bare_[lease].push_back(slot);
+  news->stock_grew = true;
 }
 
 void Pool::StopFilling() {

@@ -100,7 +100,9 @@ class PoolFixture : public testing::Test {
   }
   ShapeCounts Usable(DomainId domain) {
     MutexLock lock(&pool_->mu());
-    return pool_->UsableLocked(domain);
+    GrantTerms terms;
+    terms.domain = domain;
+    return pool_->UsableLocked(terms);
   }
   bool MayPass(uint64_t sequence, uint64_t pages) {
     MutexLock lock(&pool_->mu());

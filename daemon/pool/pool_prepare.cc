@@ -15,8 +15,10 @@ using enum ExtentState;
 void Pool::Prepare(SlotId slot, Preparation preparation) {
   MutexLock lock(&mu_);
   HP_CHECK(table_->state(slot) == kGranted, "what is prepared is granted");
-  HP_CHECK(preparation.verify || !preparation.copy.empty(),
+  const bool bare = records_[slot].bare_for.valid();
+  HP_CHECK(bare || preparation.verify || !preparation.copy.empty(),
            "there is something to prepare");
+  HP_CHECK(!bare || !preparation.verify, "no page is there to look at");
   const bool fresh = preparations_.emplace(slot, std::move(preparation)).second;
   HP_CHECK(fresh, "an extent is prepared once");
   to_prepare_.push_back(slot);
@@ -35,6 +37,7 @@ std::optional<WorkItem> Pool::TakePreparation() {
     item.verify_to = page_size.Of(item.pages);
   } else {
     item.copy = p.copy;
+    item.bare = records_[slot].bare_for.valid();
   }
   return item;
 }
@@ -53,6 +56,10 @@ void Pool::SettlePreparation(const WorkItem& item, WorkOutcome outcome,
       return;
     }
     if (!done) records_[slot].in_place = false;  // not to be trusted again
+  }
+  if (item.bare && done) {
+    NoLongerBare(slot);
+    filled_ += page_size.Of(item.pages);
   }
   preparations_.erase(slot);
   news->prepared.push_back(

@@ -268,5 +268,167 @@ TEST_F(PoolPrepareTest, ASampleLargerThanThePoolLooksAtItOnce) {
   EXPECT_GE(seen, MiB(32));
 }
 
+// --- Bare -------------------------------------------------------------------
+
+// A copy that must wait: what is made for it has no pages before it is filled.
+class PoolBareTest : public PoolFixture {
+ protected:
+  void Wait(uint64_t pages, uint64_t lease = kLease.value()) {
+    MutexLock lock(&pool_->mu());
+    Demand d;
+    d.lease = LeaseId(lease);
+    d.sequence = lease;
+    d.domain = kDomain;
+    d.pages = P(pages);
+    d.bare = true;
+    pool_->EnqueueLocked(d);
+  }
+  // The slot of the next build, which is made.
+  SlotId Build() {
+    auto build = Work();
+    EXPECT_TRUE(build.has_value());
+    EXPECT_EQ(build->kind, WorkKind::kBuild);
+    EXPECT_TRUE(build->bare);
+    const SlotId slot = build->slot;
+    EXPECT_TRUE(SettleDone(std::move(build)).stock_grew);
+    return slot;
+  }
+  ShapeCounts UsableTo(LeaseId lease) {
+    GrantTerms terms = Terms();
+    terms.lease = lease;
+    MutexLock lock(&pool_->mu());
+    return pool_->UsableLocked(terms);
+  }
+  bool IsBare(SlotId slot) {
+    MutexLock lock(&pool_->mu());
+    return pool_->IsBareLocked(slot);
+  }
+  static Preparation Copy(SlotId source) {
+    Preparation p;
+    p.copy = {{source, Bytes(0), Bytes(0), MiB(8)}};
+    return p;
+  }
+};
+
+TEST_F(PoolBareTest, AWaitingCopyGetsExtentsThatAreFilledAtOnce) {
+  Wait(5);
+  const SlotId four = Build();
+  EXPECT_EQ(State(four), kBare);
+  const SlotId one = Build();
+  EXPECT_EQ(UsableTo(kLease), (ShapeCounts{{P(4), 1}, {P(1), 1}}));
+  EXPECT_EQ(UsableTo(LeaseId(78)), ShapeCounts{}) << "for nobody else";
+  EXPECT_EQ(Take(4, Terms()), four);
+  EXPECT_EQ(Take(1, Terms()), one);
+  Dequeue(kLease.value());
+  EXPECT_TRUE(IsBare(four));
+  pool_->Prepare(four, Copy(one));
+  auto fill = Work();
+  ASSERT_EQ(fill->kind, WorkKind::kCopy);
+  EXPECT_TRUE(fill->bare);
+  EXPECT_EQ(SettleDone(std::move(fill)).prepared.size(), 1u);
+  EXPECT_FALSE(IsBare(four));
+  EXPECT_EQ(State(four), kGranted);
+  pool_->Held(four);
+  // One beyond the copy: nothing to copy, and yet to be filled.
+  pool_->Prepare(one, {});
+  fill = Work();
+  ASSERT_EQ(fill->kind, WorkKind::kCopy);
+  EXPECT_TRUE(fill->bare);
+  SettleDone(std::move(fill));
+  EXPECT_FALSE(IsBare(one));
+  EXPECT_EQ(pool_->Snapshot().filled, MiB(10));
+}
+
+TEST_F(PoolBareTest, OthersBuildsAreWhole) {
+  Wait(4);
+  Enqueue(500, 500, 4);
+  Build();
+  auto build = Work();
+  ASSERT_TRUE(build.has_value());
+  EXPECT_FALSE(build->bare);
+  EXPECT_EQ(SettleDone(std::move(build)).stock_grew, true);
+  EXPECT_EQ(Usable(kDomain), (ShapeCounts{{P(4), 1}}));
+}
+
+TEST_F(PoolBareTest, ItsPagesAreTheKernelsStill) {
+  kernel_ = sys::KernelCounters{.total = P(6), .free = P(6)};
+  Wait(4);
+  Build();
+  // Charged, and free as the kernel sees it: neither others' nor to be had again.
+  Enqueue(500, 500, 4);
+  EXPECT_FALSE(Work().has_value()) << "two pages are left";
+  EXPECT_EQ(pool_->Snapshot().limbo, P(0));
+  const SlotId slot = Take(4, Terms());
+  Dequeue(kLease.value());
+  EXPECT_FALSE(Work().has_value());
+  pool_->Prepare(slot, {});
+  SettleDone(Work());
+  kernel_->free = P(2);
+  EXPECT_FALSE(Work().has_value());
+  EXPECT_EQ(pool_->Snapshot().limbo, P(0));
+}
+
+TEST_F(PoolBareTest, WhatNobodyWaitsForAnyMoreIsRetired) {
+  Wait(8);
+  const SlotId made = Build();
+  auto build = Work();
+  ASSERT_TRUE(build->bare);
+  const SlotId late = build->slot;
+  Dequeue(kLease.value());
+  EXPECT_EQ(State(made), kRetiring);
+  EXPECT_FALSE(SettleDone(std::move(build)).stock_grew);
+  EXPECT_EQ(State(late), kRetiring);
+  auto retire = Work();
+  ASSERT_EQ(retire->kind, WorkKind::kRetire);
+  SettleDone(std::move(retire));
+  EXPECT_EQ(pool_->Snapshot().limbo, P(0)) << "no page of it was there";
+  DoAll();
+  EXPECT_EQ(In(kClean), P(16));
+}
+
+TEST_F(PoolBareTest, UntakenOrOpenedItIsRetired) {
+  Wait(8);
+  const SlotId untaken = Build();
+  const SlotId opened = Build();
+  pool_->Tell(table_->id(opened), {.opened = true});
+  EXPECT_EQ(State(opened), kRetiring) << "somebody got at it";
+  EXPECT_EQ(Take(4, Terms()), untaken);
+  pool_->Untake(untaken);
+  EXPECT_EQ(State(untaken), kRetiring);
+  Dequeue(kLease.value());
+  DoAll();
+  EXPECT_EQ(In(kClean), P(16));
+}
+
+TEST_F(PoolBareTest, AFillWithoutPagesIsToldAndNoPageIsMissed) {
+  Wait(4);
+  const SlotId slot = Build();
+  EXPECT_EQ(Take(4, Terms()), slot);
+  Dequeue(kLease.value());
+  pool_->Prepare(slot, {});
+  auto fill = Work();
+  const PoolNews news = Settle(fill, Outcome::kNoPages, "no page");
+  ASSERT_EQ(news.prepared.size(), 1u);
+  EXPECT_EQ(news.prepared[0].outcome, Outcome::kNoPages);
+  EXPECT_TRUE(IsBare(slot));
+  pool_->NeverOpened(slot);
+  Return(slot);
+  auto probe = Quick();
+  Settle(probe, Outcome::kDamaged, "it has no pages");
+  EXPECT_EQ(State(slot), kRetiring);
+  SettleDone(Work());
+  EXPECT_EQ(pool_->Snapshot().limbo, P(0));
+}
+
+TEST_F(PoolBareTest, ABareExtentIsNotVerified) {
+  Wait(4);
+  const SlotId slot = Build();
+  Take(4, Terms());
+  Dequeue(kLease.value());
+  Preparation look;
+  look.verify = true;
+  EXPECT_DEATH(pool_->Prepare(slot, look), "no page is there");
+}
+
 }  // namespace
 }  // namespace hugepool

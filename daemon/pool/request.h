@@ -52,6 +52,7 @@ struct TakenExtent {
   NodeId node;
   ExtentOrigin origin = ExtentOrigin::kPopulated;
   uint64_t inode = 0;
+  bool bare = false;  // it has no pages before it is filled
 };
 
 struct TakenSegment {

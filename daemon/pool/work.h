@@ -60,6 +60,7 @@ class [[nodiscard]] WorkItem {
         pages(o.pages),
         from(o.from),
         urgent(o.urgent),
+        bare(o.bare),
         live(o.live),
         for_reuse(o.for_reuse),
         hot(o.hot),
@@ -80,6 +81,8 @@ class [[nodiscard]] WorkItem {
   PageCount from;         // build: pages that are there and clean already
   // Somebody waits for it, or its pool is under the low watermark.
   bool urgent = false;
+  // Build: file and mapping only, no page yet. Copy: into such a file.
+  bool bare = false;
   // Probe: its lease has not ended, so its inode stays with the holder unless
   // nobody holds it any more.
   bool live = false;

@@ -99,21 +99,33 @@ absl::Status ExtentWorker::Finish(Pool& pool, const WorkItem& item,
     file.Unmap();
     HP_RETURN_IF_ERROR(file.Grow(size));
   }
+  // This also has the kernel set its pages aside.
   HP_RETURN_IF_ERROR(file.Map(item.node));
+  if (item.bare) {
+    file.Unmap();
+    return absl::OkStatus();
+  }
   CountedFile counted(file, [&pool, &item](Bytes populated) {
     pool.NoteMade(item.page_size.Floor(populated));
   });
   HP_RETURN_IF_ERROR(deps_.engine->Populate(
       counted, {item.page_size.Of(item.from), size, item.hot},
       Pace::kBackground));
+  HP_RETURN_IF_ERROR(CheckWhole(file, item));
+  if (!KeepsMapping(file)) file.Unmap();
+  return absl::OkStatus();
+}
+
+absl::Status ExtentWorker::CheckWhole(sys::HugeFile& file,
+                                      const WorkItem& item) const {
   HP_RETURN_IF_ERROR(CheckNodes(file, item.node));
+  const Bytes size = item.page_size.Of(item.pages);
   HP_ASSIGN_OR_RETURN(sys::FileFacts facts, file.Facts());
   if (facts.allocated != size || facts.size != size) {
     return absl::InternalError(
         absl::StrCat("populated ", ToString(facts.allocated), " of ",
                      ToString(size), ", file size ", ToString(facts.size)));
   }
-  if (!KeepsMapping(file)) file.Unmap();
   return absl::OkStatus();
 }
 
@@ -225,8 +237,11 @@ ExtentWorker::Result ExtentWorker::Copy(const WorkItem& item) {
   }
   absl::Status copied = EnsureMapped(file, item.node);
   if (copied.ok()) {
-    copied = deps_.engine->Copy(file, parts, item.hot, Pace::kUrgent);
+    copied = item.bare
+                 ? deps_.engine->Fill(file, parts, item.hot, Pace::kUrgent)
+                 : deps_.engine->Copy(file, parts, item.hot, Pace::kUrgent);
   }
+  if (copied.ok() && item.bare) copied = CheckWhole(file, item);
   if (!KeepsMapping(file)) file.Unmap();
   return copied.ok() ? Result{} : Failed(copied);
 }

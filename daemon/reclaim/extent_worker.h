@@ -54,6 +54,8 @@ class ExtentWorker {
   Result Copy(const WorkItem& item);
   Result Verify(const WorkItem& item);
   bool KeepsMapping(const sys::HugeFile& file) const;
+  // Every page is there, and on its node.
+  absl::Status CheckWhole(sys::HugeFile& file, const WorkItem& item) const;
   absl::Status CheckNodes(sys::HugeFile& file, NodeId node) const;
   void PunchALiveOne(const WorkItem& item);
 

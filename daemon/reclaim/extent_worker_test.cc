@@ -73,6 +73,7 @@ class LoggingMemory : public sys::HugeMemory {
     HP_ASSIGN_OR_RETURN(auto file, memory_->Create(s, p, n));
     return std::make_unique<LoggingFile>(std::move(file), log_);
   }
+  bool CanFill(PageSize size) const override { return memory_->CanFill(size); }
   sys::ProbeKind SelfTest() override { return memory_->SelfTest(); }
   sys::ProbeKind probe_kind() const override { return memory_->probe_kind(); }
   std::string_view backend() const override { return "logging"; }

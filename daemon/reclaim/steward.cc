@@ -19,6 +19,9 @@ Steward::Steward(Deps deps)
     while (DoQuickWork()) {
     }
   });
+  for (Pool* pool : deps_.pools) {
+    pool->LetFill(deps_.worker.memory->CanFill(pool->page_size));
+  }
 }
 
 Steward::~Steward() { Stop(); }
@@ -68,6 +71,11 @@ bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
                      result.why));
   }
   item->stray = result.stray;
+  if (item->kind == WorkKind::kCopy) {
+    // The engine knows better now.
+    pool.LetFill(deps_.worker.memory->CanFill(pool.page_size) &&
+                 deps_.worker.engine->FillsFaster());
+  }
   PoolNews news = pool.Settle(*std::move(item), result.outcome, result.why,
                               deps_.clock->Now());
   if (!news.back.empty() || !news.prepared.empty() || news.stray > 0 ||

@@ -86,6 +86,7 @@ TEST(WireTest, ExtentStatesAreTheProtocols) {
   ExpectEqual(S::kSplitting, v1::EXTENT_STATE_SPLITTING);
   ExpectEqual(S::kPreparing, v1::EXTENT_STATE_COPYING);
   ExpectEqual(S::kVerifying, v1::EXTENT_STATE_VERIFYING);
+  ExpectEqual(S::kBare, v1::EXTENT_STATE_BARE);
   EXPECT_EQ(kExtentStates - 1, v1::ExtentState_MAX);
 }
 

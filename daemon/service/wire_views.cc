@@ -167,7 +167,8 @@ v1::PoolStatus ToWire(const PoolSnapshot& pool) {
   out.set_low_bytes(size.Of(pool.config.low).value());
   out.set_high_bytes(size.Of(pool.config.high).value());
   out.set_clean_bytes(in(ExtentState::kClean));
-  out.set_populating_bytes(in(ExtentState::kPopulating));
+  out.set_populating_bytes(in(ExtentState::kPopulating) +
+                           in(ExtentState::kBare));
   out.set_granted_bytes(in(ExtentState::kGranted) +
                         in(ExtentState::kPreparing));
   out.set_held_bytes(in(ExtentState::kHeld));
@@ -189,6 +190,7 @@ v1::PoolStatus ToWire(const PoolSnapshot& pool) {
   out.set_verifying_bytes(in(ExtentState::kVerifying));
   out.set_verified_bytes(pool.verified.value());
   out.set_stray_bytes(pool.stray);
+  out.set_filled_bytes(pool.filled.value());
   return out;
 }
 

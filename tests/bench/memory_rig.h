@@ -22,7 +22,7 @@ class MemoryRig {
   MemoryRig(PageSize page_size, Bytes bytes);
 
   sys::HugeFile& file() { return *file_; }
-  std::byte* data() { return file_->data(); }
+  std::byte* data() const { return file_->data(); }
   Bytes size() const { return size_; }
   // CPUs that serve the node.
   const std::vector<int>& cpus() const { return cpus_; }

@@ -25,6 +25,7 @@ declare -A what=(
   [overhead]="Acquire against a bare call of gRPC and a bare passed descriptor"
   [churn]="leasing, writing and releasing without pause, against the kernel"
   [clear]="zeroing in place by threads, against a raw loop and populating again"
+  [copy]="a copy into clean memory, into memory made for it, and into fresh pages"
   [drained]="a pool given back and asked for at once, against the zeroing alone"
   [fill]="populating by threads"
   [manners]="what others feel of zeroing in the background"
@@ -33,8 +34,9 @@ declare -A what=(
 )
 # Free pages it needs, of 2 MiB and of 1 GiB: for its pool and the comparison.
 declare -A pages_2m=([acquire]=1024 [overhead]=512 [churn]=2048 [clear]=512
-  [drained]=1024 [fill]=512 [target-last]=64 [manners]=64 [idle]=1040)
-declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [drained]=2 [fill]=2
+  [copy]=512 [drained]=1024 [fill]=512 [target-last]=64 [manners]=64 [idle]=1040)
+declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [copy]=0 [drained]=2
+  [fill]=2
   [target-last]=0 [manners]=0 [idle]=0)
 
 usage() {

@@ -85,8 +85,18 @@ TEST_F(CopyTest, HasEveryByteOfItsSourceAndZerosBehind) {
   EXPECT_EQ(Wrong(source->segment(0), 0, 26 * kMiB), 0u) << "untouched";
 }
 
-TEST_F(CopyTest, WaitsForMemoryAsAnyRequest) {
-  if (!Start("verify: {at_grant: true}\n")) return;
+// Where the clean memory must stay zero until it is looked at, it is populated;
+// else what is made for a copy is filled as it comes.
+class WaitingCopyTest : public CopyTest,
+                        public ::testing::WithParamInterface<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, WaitingCopyTest, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "Verified" : "Filled";
+                         });
+
+TEST_P(WaitingCopyTest, WaitsForMemoryAsAnyRequest) {
+  if (!Start(GetParam() ? "verify: {at_grant: true}\n" : "")) return;
   Client client = Connect();
   auto source = client.Acquire(Request().Segment(80 * kMiB));
   ASSERT_TRUE(source) << source.error().message();
@@ -101,6 +111,10 @@ TEST_F(CopyTest, WaitsForMemoryAsAnyRequest) {
   auto copy = client.Acquire(Request(copying).Wait(std::chrono::seconds(10)));
   ASSERT_TRUE(copy) << copy.error().message();
   EXPECT_EQ(Wrong(copy->segment(0), 8 * kMiB, 48 * kMiB), 0u);
+  auto status = daemon_->GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  const bool filled = status->pools(0).filled_bytes() > 0;
+  EXPECT_EQ(filled, !GetParam()) << status->pools(0).ShortDebugString();
 }
 
 // The holder may punch or write while it is read; nobody is hurt.
