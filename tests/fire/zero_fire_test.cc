@@ -70,6 +70,10 @@ class EngineOfTheRound : public Engine {
                     Bytes target, Pace pace) override {
     return now->Copy(file, parts, target, pace);
   }
+  absl::Status Fill(sys::HugeFile& file, const std::vector<CopyPart>& parts,
+                    Bytes target, Pace pace) override {
+    return now->Fill(file, parts, target, pace);
+  }
   absl::StatusOr<sys::HugeFile::Stray> Verify(sys::HugeFile& file,
                                               const FileSpan& span,
                                               Pace pace) override {
@@ -120,7 +124,7 @@ class ZeroFireTest : public ::testing::Test {
     SlotId slot;
     {
       MutexLock lock(&pool_->mu());
-      const ShapeCounts usable = pool_->UsableLocked(kDomain);
+      const ShapeCounts usable = pool_->UsableLocked(terms);
       auto it = usable.begin();
       std::advance(it, random() % usable.size());
       slot = pool_->TakeLocked({it->first}, terms, 1, true).front();
