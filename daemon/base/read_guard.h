@@ -42,7 +42,7 @@
 #include <vector>
 
 #include "daemon/base/mutex.h"
-#include "daemon/base/striped_counter.h"
+#include "daemon/base/thread_stripe.h"
 
 namespace hugepool {
 
@@ -58,7 +58,7 @@ class ReadGuard {
     explicit Scope(ReadGuard& guard)
         // relaxed: any phase is right, see above.
         : cell_(guard.cells_[guard.phase_.load(std::memory_order_relaxed)]
-                            [ThisThreadsStripe()]) {
+                            [ThisThreadsStripe().index]) {
       // seq_cst: (1) above, partner of the look in LookAtCells.
       cell_.readers.fetch_add(1, std::memory_order_seq_cst);
     }

@@ -6,22 +6,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "daemon/base/thread_stripe.h"
+
 namespace hugepool {
-
-// What one thread writes all the time must not share a line with what another
-// one does.
-inline constexpr int kCacheLineBytes = 64;
-inline constexpr uint32_t kStripes = 16;
-
-// The stripe of the calling thread, always the same. More threads than kStripes
-// share some.
-inline uint32_t ThisThreadsStripe() {
-  // relaxed: the numbers only have to be spread out.
-  static std::atomic<uint32_t> threads{0};
-  static thread_local const uint32_t stripe =
-      threads.fetch_add(1, std::memory_order_relaxed) % kStripes;
-  return stripe;
-}
 
 // For figures that people read: what is decided by a count is counted under the
 // lock that guards the decision.
@@ -32,8 +19,16 @@ class StripedCounter {
   StripedCounter& operator=(const StripedCounter&) = delete;
 
   void Add(uint64_t n) {
+    const ThreadStripe stripe = ThisThreadsStripe();
+    std::atomic<uint64_t>& sum = stripes_[stripe.index].n;
     // relaxed: tells nothing about other memory.
-    stripes_[ThisThreadsStripe()].n.fetch_add(n, std::memory_order_relaxed);
+    if (stripe.alone) {
+      // Nobody else writes it. Half the time of a fetch_add.
+      sum.store(sum.load(std::memory_order_relaxed) + n,
+                std::memory_order_relaxed);
+    } else {
+      sum.fetch_add(n, std::memory_order_relaxed);
+    }
   }
   // Everything that was added before, and perhaps some of what is being added.
   uint64_t Read() const {
