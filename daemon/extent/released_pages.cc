@@ -77,7 +77,10 @@ ReleasedPages::Noted ReleasedPages::Release(PageCount first, PageCount count) {
     // releases what the holder's call did before.
     const uint64_t before =
         Word(released_, i).fetch_or(mask, std::memory_order_seq_cst);
-    again += static_cast<uint64_t>(std::popcount(before & mask));
+    // Hardly ever, and counting bits is dear.
+    if ((before & mask) != 0) {
+      again += static_cast<uint64_t>(std::popcount(before & mask));
+    }
   });
   return {count - PageCount(again), PageCount(again)};
 }

@@ -31,15 +31,7 @@ DeferredQueue::~DeferredQueue() {
   while (head_ != nullptr) last.push_back(Unlink(*head_));
 }
 
-void DeferredQueue::Add(DeferredExtent& extent, absl::Time now) {
-  // seq_cst: comes after the caller's note of its pages
-  // (ReleasedPages::Release) in the one order of all; partner of the clearing
-  // in Unlink. Nothing else is concluded from it: who finds it set touches
-  // nothing more.
-  if (options_.look_first && extent.queued_.load(std::memory_order_seq_cst)) {
-    early_exits_.Add(1);
-    return;
-  }
+void DeferredQueue::AddLocked(DeferredExtent& extent, absl::Time now) {
   Lock lock(this);
   ++counts_.add_locks;
   // relaxed: only written under the lock.

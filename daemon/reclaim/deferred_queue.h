@@ -92,7 +92,17 @@ class DeferredQueue {
   // For who has just noted pages as released: the extent is queued when this
   // returns, or its lease has come back whole, or the scanner that has it will
   // see the pages.
-  void Add(DeferredExtent& extent, absl::Time now);
+  void Add(DeferredExtent& extent, absl::Time now) {
+    // seq_cst: comes after the caller's note of its pages
+    // (ReleasedPages::Release) in the one order of all; partner of the clearing
+    // in Unlink. Nothing else is concluded from it: who finds it set touches
+    // nothing more.
+    if (options_.look_first && extent.queued_.load(std::memory_order_seq_cst)) {
+      early_exits_.Add(1);
+      return;
+    }
+    AddLocked(extent, now);
+  }
 
   // For the scanner: at most `most` extents, from the head. Pages that are
   // noted after this queue their extent again.
@@ -115,6 +125,7 @@ class DeferredQueue {
   class Lock;
   using Aged = std::pair<absl::Time, const DeferredExtent*>;
 
+  void AddLocked(DeferredExtent& extent, absl::Time now);
   // At the tail. The reference becomes the queue's.
   void Link(Item item) HP_REQUIRES(mu_);
   // Returns the queue's reference, which must not go under the lock.
