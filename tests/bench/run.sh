@@ -26,6 +26,7 @@ declare -A what=(
   [churn]="leasing, writing and releasing without pause, against the kernel"
   [clear]="zeroing in place by threads, against a raw loop and populating again"
   [copy]="a copy into clean memory, into memory made for it, and into fresh pages"
+  [deferred]="ranges released by many threads, with and without the look before the lock"
   [drained]="a pool given back and asked for at once, against the zeroing alone"
   [fill]="populating by threads"
   [manners]="what others feel of zeroing in the background"
@@ -34,10 +35,10 @@ declare -A what=(
 )
 # Free pages it needs, of 2 MiB and of 1 GiB: for its pool and the comparison.
 declare -A pages_2m=([acquire]=1024 [overhead]=512 [churn]=2048 [clear]=512
-  [copy]=512 [drained]=1024 [fill]=512 [target-last]=64 [manners]=64 [idle]=1040)
-declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [copy]=0 [drained]=2
-  [fill]=2
-  [target-last]=0 [manners]=0 [idle]=0)
+  [copy]=512 [deferred]=0 [drained]=1024 [fill]=512 [target-last]=64 [manners]=64
+  [idle]=1040)
+declare -A pages_1g=([acquire]=2 [overhead]=0 [churn]=0 [clear]=1 [copy]=0
+  [deferred]=0 [drained]=2 [fill]=2 [target-last]=0 [manners]=0 [idle]=0)
 
 usage() {
   sed -n '2,/^set /s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | grep -v '^set '
@@ -64,6 +65,7 @@ build() {
 
 borrow() {
   local free node
+  ((pages_1g[$1] + pages_2m[$1] > 0)) || return 0
   if ! pages_available; then
     echo "needs huge pages, and only root can ask the kernel for them" >&2
     return 1
