@@ -53,8 +53,9 @@ class DeferredRef {
 };
 
 // Made at the first release of a part, for one grant of the extent: the next
-// lease of the same memory gets another one. Every thread that calls it has a
-// reference, or is inside the ReadGuard of the structure where it was found.
+// lease of the same memory gets another one. Who calls it has a reference, or
+// reads inside the ReadGuard of the structure where it was found; that
+// structure's own reference is then given up through the guard.
 class DeferredExtent {
  public:
   // `queue` is that of the extent's node, and outlives it; `pool` is for those
