@@ -25,14 +25,15 @@ constexpr std::array<uint16_t, kExtentStates> kMoves = {
     /* kGranted */ Bit(kHeld) | Bit(kReturning) | Bit(kClean) |
         Bit(kPreparing) | Bit(kRetiring),
     // A MEMORY lease is asked about while it lives.
-    /* kHeld */ Bit(kReturning) | Bit(kProbing) | Bit(kRetiring),
+    /* kHeld */ Bit(kReturning) | Bit(kProbing) | Bit(kRetiring) |
+        Bit(kSplitting),
     // Straight to Retiring: let go, and told that the inode is gone.
     /* kReturning */ Bit(kProbing) | Bit(kRetiring),
     /* kProbing */ Bit(kReturning) | Bit(kHeld) | Bit(kDirty) | Bit(kRetiring),
     /* kDirty */ Bit(kClearing) | Bit(kRetiring),
     /* kClearing */ Bit(kClean) | Bit(kDirty) | Bit(kRetiring),
     /* kRetiring */ Bit(kEmpty),
-    /* kSplitting */ 0,
+    /* kSplitting */ Bit(kHeld) | Bit(kReturning),
     // Whatever came of it: what becomes of the grant is its lease's business.
     /* kPreparing */ Bit(kGranted),
     /* kVerifying */ Bit(kClean) | Bit(kRetiring),

@@ -19,7 +19,8 @@ enum class ExtentState : uint8_t {
   kDirty = 7,       // nobody holds it, to be cleared in place
   kClearing = 8,    // being cleared in place; owned by a work item
   kRetiring = 9,    // its pages go back to the kernel
-  kSplitting = 10,  // reserved for deferred split
+  // Held, and released pages of it are given back; owned by a work item.
+  kSplitting = 10,
   // Granted, and filled with a copy or checked before it is sent; owned by a
   // work item.
   kPreparing = 11,

@@ -106,6 +106,7 @@ std::optional<SlotId> ExtentTable::Allocate(const Birth& birth) {
   s.page_shift = birth.page_size.shift();
   s.origin = static_cast<uint8_t>(ExtentOrigin::kPopulated);
   s.flags = 0;
+  s.gone = 0;
   Move(slot, ExtentState::kEmpty, ExtentState::kPopulating);
   return slot;
 }
@@ -136,6 +137,11 @@ void ExtentTable::set_pages(SlotId slot, PageCount pages) {
   HP_CHECK(pages.value() > 0 && pages.value() <= UINT32_MAX,
            "an extent has 1 to 2^32 - 1 pages");
   At(slot).pages = static_cast<uint32_t>(pages.value());
+}
+
+void ExtentTable::set_gone(SlotId slot, PageCount gone) {
+  HP_CHECK(gone <= pages(slot), "no more pages are gone than there were");
+  At(slot).gone = static_cast<uint32_t>(gone.value());
 }
 
 std::vector<SlotId> ExtentTable::Living() const {

@@ -3,8 +3,8 @@
 //
 // Layout, one 64-byte slot an extent, slot 0 being the header:
 //
-//   0        8        16       24     28     32     36     40  41 ...    64
-//   | state  | lease  | inode  |domain|pages | node |births|sh|or|fl|free|
+//   0        8        16       24     28     32     36     40  41 42 44     48  64
+//   | state  | lease  | inode  |domain|pages | node |births|sh|or|  |gone | free|
 //
 // A slot is written payload first, then the state word with a release store,
 // so that a `kill -9` at any instant leaves either the old or the new truth and
@@ -80,6 +80,9 @@ class ExtentTable {
     return PageSize::FromShift(At(slot).page_shift);
   }
   PageCount pages(SlotId slot) const { return PageCount(At(slot).pages); }
+  // Of `pages`, those whose memory was given back while the extent is held.
+  PageCount gone(SlotId slot) const { return PageCount(At(slot).gone); }
+  PageCount present(SlotId slot) const { return pages(slot) - gone(slot); }
   LeaseId lease(SlotId slot) const { return LeaseId(At(slot).lease); }
   DomainId domain(SlotId slot) const { return DomainId(At(slot).domain); }
   uint64_t inode(SlotId slot) const { return At(slot).inode; }
@@ -89,6 +92,8 @@ class ExtentTable {
 
   // Payload; to be set before the Move that makes it true.
   void set_pages(SlotId slot, PageCount pages);
+  // At most `pages`.
+  void set_gone(SlotId slot, PageCount gone);
   void set_lease(SlotId slot, LeaseId lease) { At(slot).lease = lease.value(); }
   void set_domain(SlotId slot, DomainId d) { At(slot).domain = d.value(); }
   void set_inode(SlotId slot, uint64_t inode) { At(slot).inode = inode; }
@@ -111,7 +116,8 @@ class ExtentTable {
     uint8_t page_shift;
     uint8_t origin;
     uint8_t flags;
-    uint8_t reserved[21];
+    uint32_t gone;
+    uint8_t reserved[16];
   };
   struct alignas(64) Header {
     uint64_t magic;

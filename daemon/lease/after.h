@@ -21,6 +21,7 @@ struct LeaseManager::After {
   std::vector<LeaseId> cancel_waits;    // in the pools' queues
   std::vector<std::function<void()>> calls;
   std::optional<std::pair<LeaseId, absl::Time>> expiry;
+  bool collect = false;  // what the index of parts has retired
 };
 
 }  // namespace hugepool

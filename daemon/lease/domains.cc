@@ -74,6 +74,11 @@ void Domains::Discharge(DomainId id, Bytes bytes) {
   d.charged -= bytes;
 }
 
+void Domains::ChargeAnyway(DomainId id, Bytes bytes) {
+  MutexLock lock(&mu_);
+  views_[id.value() - 1].charged += bytes;
+}
+
 void Domains::CountLease(DomainId id, int change) {
   MutexLock lock(&mu_);
   views_[id.value() - 1].leases += static_cast<uint32_t>(change);

@@ -42,6 +42,8 @@ class Domains {
   // Adds `bytes` to the domain's charge, or QUOTA with the figures.
   absl::Status Charge(DomainId id, Bytes bytes);
   void Discharge(DomainId id, Bytes bytes);
+  // Beyond the quota, if it must be: its holders took them without asking.
+  void ChargeAnyway(DomainId id, Bytes bytes);
   // Whether Charge would succeed now.
   absl::Status MayCharge(DomainId id, Bytes bytes) const;
   void CountLease(DomainId id, int change);

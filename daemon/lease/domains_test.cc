@@ -93,6 +93,17 @@ TEST_F(DomainsTest, ManyThreadsChargeNoMoreThanTheQuota) {
   EXPECT_EQ(domains_.Views()[a.value() - 1].charged, MiB(1023));
 }
 
+// Holders that take back what they had given up ask nobody.
+TEST_F(DomainsTest, ChargedAnywayTheQuotaIsExceededAndHoldsAgain) {
+  const DomainId a = domains_.Find("tenants");
+  EXPECT_TRUE(domains_.Charge(a, GiB(1)).ok());
+  domains_.ChargeAnyway(a, MiB(2));
+  EXPECT_EQ(domains_.Views()[a.value() - 1].charged, GiB(1) + MiB(2));
+  EXPECT_FALSE(domains_.MayCharge(a, Bytes(1)).ok());
+  domains_.Discharge(a, MiB(4));
+  EXPECT_TRUE(domains_.MayCharge(a, MiB(2)).ok());
+}
+
 using DomainsDeathTest = DomainsTest;
 
 TEST_F(DomainsDeathTest, DischargingMoreThanWasChargedDies) {

@@ -79,11 +79,13 @@ class LeaseFixture : public testing::Test {
         std::map<std::string, DomainPolicy>{
             {"reuse", {.in_place = true}},
             {"small", {.in_place = false, .quota = Pages(8)}}});
+    deferred_ = std::make_unique<DeferredQueue>();
     manager_ = std::make_unique<LeaseManager>(
         options,
         LeaseManager::Deps{host_.get(), files_.get(), &sender_, &executor_,
                            &clock_, domains_.get(), &sink_,
-                           [this](const Pool&) { ++wakes_; }});
+                           [this](const Pool&) { ++wakes_; }, nullptr,
+                           [this](const Pool&) { return deferred_.get(); }});
     Steward::Deps deps;
     deps.pools = {host_->pools()[0].get()};
     deps.kernel = &counters_;
@@ -95,6 +97,7 @@ class LeaseFixture : public testing::Test {
     vault_ = std::make_unique<sys::FakeVault>();
     deps.worker = {&memory_, &watch_, vault_.get(), files_.get(),
                    &news_,   &engine_, /*share_page_tables=*/true};
+    deps.deferred = deferred_.get();
     stewards_ = std::make_unique<Steward>(std::move(deps));
     Settle();
   }
@@ -250,6 +253,7 @@ class LeaseFixture : public testing::Test {
   std::unique_ptr<ExtentFiles> files_;
   std::unique_ptr<Host> host_;
   std::unique_ptr<Domains> domains_;
+  std::unique_ptr<DeferredQueue> deferred_;
   std::unique_ptr<LeaseManager> manager_;
   std::unique_ptr<Steward> stewards_;
   std::map<std::string, std::optional<Result>> answers_;

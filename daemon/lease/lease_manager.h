@@ -29,6 +29,7 @@
 #include "daemon/lease/domains.h"
 #include "daemon/lease/events.h"
 #include "daemon/lease/granter.h"
+#include "daemon/lease/lease_parts.h"
 #include "daemon/lease/types.h"
 #include "daemon/pool/host.h"
 
@@ -63,6 +64,10 @@ class LeaseManager {
     // There is work for the stewards of this pool. Must not block.
     std::function<void(const Pool&)> wake;
     sys::HolderWatch* watch = nullptr;  // may stay null
+    // Where partly released extents wait; none: parts cannot be released.
+    LeaseParts::QueueOf deferred = [](const Pool&) {
+      return static_cast<DeferredQueue*>(nullptr);
+    };
   };
 
   LeaseManager(const Options& options, const Deps& deps);
@@ -114,6 +119,14 @@ class LeaseManager {
   // long ago (its last descriptor was closed), gives 0.
   absl::StatusOr<Bytes> Release(const Identity& caller, LeaseId lease,
                                 const std::string& name);
+
+  // Gives up parts of a held lease, which lives on; the bytes. They stay charged
+  // until a pool has taken them. Takes no lock but that of a queue, and that only
+  // for an extent that is not queued yet; with a name it is looked up first. The
+  // same who may Release(); errors as that and LeaseParts::Release().
+  absl::StatusOr<Bytes> ReleaseRanges(const Identity& caller, LeaseId lease,
+                                      const std::string& name,
+                                      const std::vector<ReleaseRange>& ranges);
 
   // From stewards, on the executor.
   void OnNews(const PoolNews& news);
@@ -253,6 +266,7 @@ class LeaseManager {
   void DropSession(Session& session, After* after) HP_REQUIRES(mu_);
   void EraseLease(LeaseId id, After* after) HP_REQUIRES(mu_);
   bool EndedLately(const Identity& caller, LeaseId id) const HP_REQUIRES(mu_);
+  void NoteShrunk(const ShrunkExtent& shrunk) HP_REQUIRES(mu_);
   void Unlink(const Entry& entry) HP_REQUIRES(mu_);
   void Run(After after) HP_EXCLUDES(mu_);
   void Publish(LeaseNews::Kind kind, const Lease& lease, After* after)
@@ -261,6 +275,7 @@ class LeaseManager {
   const Options options_;
   const Deps deps_;
   Granter granter_;
+  PartsIndex parts_;  // of held leases; written under mu_
 
   mutable Mutex mu_;
   std::map<LeaseId, std::unique_ptr<Entry>> leases_ HP_GUARDED_BY(mu_);

@@ -68,7 +68,9 @@ absl::StatusOr<std::vector<const TakenExtent*>> LeaseManager::FindSource(
   }
   Bytes all;
   for (const TakenSegment& s : lease.segments) all += s.granted;
-  if (lease.size() != all) {
+  Bytes living;
+  for (const TakenExtent& e : lease.extents) living += e.size;
+  if (living != all) {
     return hugepool::Refuse(
         RefusalReason::kLeaseGone,
         absl::StrCat("copy_from: a part of ", ToWire(from.lease),

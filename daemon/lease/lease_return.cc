@@ -47,6 +47,7 @@ void LeaseManager::Run(After after) {
   // Those behind it may pass now.
   if (somebody_left) ServeWaiters();
   for (const auto& call : after.calls) call();
+  if (after.collect) parts_.Collect();
 }
 
 // Forgets whom the lease belonged to: it is not found by them any more.
@@ -76,6 +77,8 @@ void LeaseManager::EndLease(Entry& entry, LeaseNews::Kind why, After* after) {
   Unlink(entry);
   Publish(why, lease, after);
   lease.phase = LeasePhase::kReturning;
+  parts_.Remove(lease.id);
+  after->collect = true;
   for (const TakenExtent& e : lease.extents) {
     Pool& pool = deps_.host->PoolOf(e);
     pool.Return(e.slot, lease.id, /*keep_in_place=*/lease.in_place);
@@ -96,6 +99,8 @@ void LeaseManager::EraseLease(LeaseId id, After* after) {
     ended_.emplace(id, it->second->lease.owner);
     if (ended_.size() > kEnded) ended_.erase(ended_.begin());
   }
+  parts_.Remove(id);  // where its memory came back before it was released
+  after->collect = true;
   leases_.erase(it);
 }
 
@@ -172,6 +177,58 @@ absl::StatusOr<Bytes> LeaseManager::Release(const Identity& caller, LeaseId id,
   return released;
 }
 
+void LeaseManager::NoteShrunk(const ShrunkExtent& shrunk) {
+  Entry* entry = FindEntry(shrunk.lease);
+  if (entry == nullptr) return;
+  for (TakenExtent& e : entry->lease.extents) {
+    if (e.id != shrunk.extent) continue;
+    e.gone = e.size - shrunk.after;
+    if (shrunk.after < shrunk.before) {
+      deps_.domains->Discharge(shrunk.domain, shrunk.before - shrunk.after);
+    } else {
+      deps_.domains->ChargeAnyway(shrunk.domain, shrunk.after - shrunk.before);
+    }
+  }
+}
+
+absl::StatusOr<Bytes> LeaseManager::ReleaseRanges(
+    const Identity& caller, LeaseId id, const std::string& name,
+    const std::vector<ReleaseRange>& ranges) {
+  if (!name.empty()) {
+    MutexLock lock(&mu_);
+    if (const Entry* named = FindVisible(caller, id, name)) {
+      id = named->lease.id;
+    }
+  }
+  absl::StatusOr<Bytes> released;
+  LeaseParts::Queued queued;
+  {
+    const ReadGuard::Scope scope(parts_.guard());
+    const LeaseParts* const parts = parts_.Find(id, scope);
+    if (parts == nullptr ||
+        (!caller.admin && parts->owner().domain != caller.domain)) {
+      return hugepool::Refuse(
+          RefusalReason::kLeaseGone,
+          absl::StrCat("the caller holds no lease ",
+                       name.empty() ? ToWire(id) : absl::StrCat("'", name, "'")),
+          "it has ended, is not acknowledged yet, or belongs to another domain "
+          "(hpctl lease list)");
+    }
+    if (!caller.admin && caller.uid != parts->owner().uid &&
+        parts->lifetime() != Lifetime::kNamed) {
+      return hugepool::Refuse(
+          RefusalReason::kNotAllowed,
+          absl::StrCat(ToWire(id), " belongs to uid ", parts->owner().uid,
+                       ", not to uid ", caller.uid),
+          "its holder or an admin can release parts of it");
+    }
+    released = parts->Release(ranges, deps_.clock->Now(), &queued);
+  }
+  // A pool that is short would come by itself, within two seconds.
+  for (const Pool* pool : queued) deps_.wake(*pool);
+  return released;
+}
+
 void LeaseManager::OnNews(const PoolNews& news) {
   After after;
   std::vector<LeaseId> ready;
@@ -180,6 +237,7 @@ void LeaseManager::OnNews(const PoolNews& news) {
     for (const PreparedExtent& prepared : news.prepared) {
       if (NotePrepared(prepared)) ready.push_back(prepared.lease);
     }
+    for (const ShrunkExtent& shrunk : news.shrunk) NoteShrunk(shrunk);
     for (const BackExtent& back : news.back) {
       Entry* entry = FindEntry(back.lease);
       // Taken but never charged: FinishTake gave it up and forgot the lease.

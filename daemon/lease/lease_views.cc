@@ -90,7 +90,7 @@ absl::Status LeaseManager::CheckInvariants() const {
   for (const auto& [id, entry] : leases_) {
     const Lease& lease = entry->lease;
     for (const TakenExtent& e : lease.extents) {
-      charged[lease.owner.domain] += e.size;
+      charged[lease.owner.domain] += e.size - e.gone;
       auto [it, fresh] = owner.emplace(e.slot, id);
       if (!fresh) {
         return absl::InternalError(
@@ -101,6 +101,7 @@ absl::Status LeaseManager::CheckInvariants() const {
       const bool lent = state == ExtentState::kGranted ||
                         state == ExtentState::kPreparing ||
                         state == ExtentState::kHeld ||
+                        state == ExtentState::kSplitting ||
                         state == ExtentState::kReturning ||
                         state == ExtentState::kProbing;
       // Its news may be on the way: then the slot has lost its lease already.

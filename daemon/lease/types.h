@@ -75,9 +75,10 @@ struct Lease {
   bool is_private = false;
   bool in_place = false;
 
+  // What is charged for it.
   Bytes size() const {
     Bytes sum;
-    for (const TakenExtent& e : extents) sum += e.size;
+    for (const TakenExtent& e : extents) sum += e.size - e.gone;
     return sum;
   }
 };

@@ -38,7 +38,7 @@ void Pool::SubPages(ExtentState state, PageCount pages) {
 
 // Every move of an extent that stays in the books.
 void Pool::Go(SlotId slot, ExtentState from, ExtentState to) {
-  const PageCount pages = table_->pages(slot);
+  const PageCount pages = table_->present(slot);
   table_->Move(slot, from, to);
   SubPages(from, pages);
   AddPages(to, pages);
@@ -141,7 +141,8 @@ void Pool::StartLettingGo(SlotId slot) {
 void Pool::Forget(SlotId slot, ExtentState from) {
   NoLook(slot);
   records_.erase(slot);
-  const PageCount pages = table_->pages(slot);
+  const PageCount pages = table_->present(slot);
+  gone_ -= table_->gone(slot);
   if (!Planted(Defect::kLosePage)) SubPages(from, pages);
   table_->Free(slot, from);
 }
@@ -149,7 +150,7 @@ void Pool::Forget(SlotId slot, ExtentState from) {
 void Pool::ReportBack(SlotId slot, PoolNews* news) {
   news->back.push_back(BackExtent{table_->lease(slot), table_->domain(slot),
                                   table_->id(slot),
-                                  page_size.Of(table_->pages(slot))});
+                                  page_size.Of(table_->present(slot))});
   table_->set_lease(slot, LeaseId());
 }
 
@@ -216,7 +217,8 @@ std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
   leased_high_water_ =
       std::max(leased_high_water_,
                InState(kGranted) + InState(kPreparing) + InState(kHeld) +
-                   InState(kReturning) + InState(kProbing));
+                   InState(kSplitting) + InState(kReturning) +
+                   InState(kProbing));
   return taken;
 }
 
@@ -290,7 +292,8 @@ void Pool::Return(SlotId slot, LeaseId lease, bool keep_in_place) {
   r.looks = 0;
   if (!keep_in_place) r.in_place = false;
   const ExtentState state = table_->state(slot);
-  if (state == kProbing) return;  // settling will send it to Returning
+  // Settling will send it to Returning.
+  if (state == kProbing || state == kSplitting) return;
   Go(slot, state, kReturning);
   if (config_.let_go && !r.let_go) {
     StartLettingGo(slot);
@@ -335,9 +338,12 @@ bool Pool::Tell(ExtentId id, const Told& told) {
     }
   }
   if (told.closed) r.quiet = true;
-  if (!told.closed && !told.deleted) return false;
+  // It may have punched pages: they are of use to others.
+  const bool recount = told.changed && state == kHeld && !r.let_go;
+  if (recount) recount_.insert(id);
+  if (!told.closed && !told.deleted) return recount;
   r.looks = 0;
-  if (state == kProbing || r.letting_go) {
+  if (state == kProbing || state == kSplitting || r.letting_go) {
     r.poked = true;
     return false;
   }
@@ -346,7 +352,7 @@ bool Pool::Tell(ExtentId id, const Told& told) {
     Look(slot, absl::InfinitePast());
     return true;
   }
-  return false;
+  return recount;
 }
 
 void Pool::TellLost() {
@@ -357,9 +363,10 @@ void Pool::TellLost() {
         (state == kHeld && r.let_go)) {
       r.looks = 0;
       if (!r.letting_go) Look(slot, absl::InfinitePast());
-    } else if (state == kProbing) {
+    } else if (state == kProbing || state == kSplitting) {
       r.poked = true;
     }
+    if (state == kHeld && !r.let_go) recount_.insert(table_->id(slot));
     // An opening may be among what was lost: nothing of this is reused in
     // place. Quiet is left to the probe alone from here on.
     if (state != kPopulating) r.in_place = false;
@@ -396,6 +403,9 @@ PoolSnapshot Pool::Snapshot() const {
   s.verified = verified_;
   s.stray = stray_;
   s.filled = filled_;
+  s.gone = gone_;
+  s.split = split_;
+  s.regained = page_size.Of(regained_);
   return s;
 }
 

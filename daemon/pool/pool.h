@@ -2,7 +2,8 @@
 //
 // pool.cc has taking, waiting and returning; pool_work.cc what stewards take and
 // settle, of which pool_fill.cc has the building; pool_prepare.cc what is done
-// before a grant is sent, and verification; pool_check.cc the audit.
+// before a grant is sent, and verification; pool_split.cc the pages that a lease gives
+// up while it goes on; pool_check.cc the audit.
 //
 // A pool decides and never acts. It knows no clock, no thread and no system
 // call: stewards take work items from it, do them, and settle them. So the same
@@ -93,6 +94,9 @@ struct PoolSnapshot {
   Bytes verified;      // looked at, ever
   uint64_t stray = 0;  // bytes found that were not zero
   Bytes filled;        // of bare extents, ever
+  PageCount gone;      // of extents that are leased: given back meanwhile
+  Bytes split;         // given back out of leased extents, ever
+  Bytes regained;      // that holders took back without asking, ever
 
   PageCount in(ExtentState s) const {
     return pages_by_state[static_cast<size_t>(s)];
@@ -223,6 +227,20 @@ class Pool {
   // Stop filling (shutdown): TakeWork gives no more builds.
   void StopFilling() HP_EXCLUDES(mu_);
 
+  // --- For splitting ----------------------------------------------------------
+  // How many released pages the pool should give back now, because its stock is
+  // short and the kernel has none for it: from the low watermark on until the
+  // high one is reached, or for those who wait.
+  PageCount WantsSplit() HP_EXCLUDES(mu_);
+  // An item to give pages of that held extent back (WorkItem::runs); nullopt:
+  // not now.
+  std::optional<WorkItem> StartSplit(ExtentId id) HP_EXCLUDES(mu_);
+  // Whether it may be had later: a living lease holds it, and we its descriptor.
+  bool MaySplit(ExtentId id) const HP_EXCLUDES(mu_);
+  // Has the pages of extents counted of which some are gone, since a holder that
+  // touches one has it again, and nothing tells.
+  void RecountShrunk() HP_EXCLUDES(mu_);
+
   // --- For verification -------------------------------------------------------
   // Has everything looked at that is clean now, under a number of the caller's.
   void StartVerify(uint64_t pass) HP_EXCLUDES(mu_);
@@ -290,6 +308,12 @@ class Pool {
   void ReportBack(SlotId slot, PoolNews* news) HP_REQUIRES(mu_);
 
   std::optional<WorkItem> TakeProbe(absl::Time now) HP_REQUIRES(mu_);
+  std::optional<WorkItem> TakeRecount() HP_REQUIRES(mu_);
+  bool MaySplitLocked(ExtentId id) const HP_REQUIRES(mu_);
+  std::optional<WorkItem> StartSplitLocked(ExtentId id) HP_REQUIRES(mu_);
+  void NotePages(const WorkItem& item, PageCount there, PoolNews* news)
+      HP_REQUIRES(mu_);
+  void SettleSplit(const WorkItem& item, PoolNews* news) HP_REQUIRES(mu_);
   std::optional<WorkItem> TakePreparation() HP_REQUIRES(mu_);
   std::optional<WorkItem> TakeRetire() HP_REQUIRES(mu_);
   std::optional<WorkItem> TakeVerify() HP_REQUIRES(mu_);
@@ -365,6 +389,12 @@ class Pool {
   absl::flat_hash_map<SlotId, Preparation> preparations_ HP_GUARDED_BY(mu_);
   std::deque<SlotId> to_prepare_ HP_GUARDED_BY(mu_);
   std::list<VerifyPass> passes_ HP_GUARDED_BY(mu_);
+  std::set<ExtentId> recount_ HP_GUARDED_BY(mu_);  // their pages, when there is time
+  bool splitting_ HP_GUARDED_BY(mu_) = false;  // between the watermarks
+  PageCount gone_ HP_GUARDED_BY(mu_);
+  Bytes split_ HP_GUARDED_BY(mu_);
+  // Pages that holders took back: beyond the target, if it must be.
+  PageCount regained_ HP_GUARDED_BY(mu_);
   Bytes sample_ HP_GUARDED_BY(mu_);  // still to be looked at
   // Where the next sample begins.
   SlotId sample_slot_ HP_GUARDED_BY(mu_);

@@ -39,13 +39,20 @@ absl::Status Pool::CheckExtent(SlotId slot) const {
     return Wrong(*this, "slot ", slot.value(), " is bare for nobody");
   }
   const bool leased =
-      state == kGranted || state == kPreparing || state == kHeld;
+      state == kGranted || state == kPreparing || state == kHeld ||
+      state == kSplitting;
   if (leased && !table_->lease(slot).valid()) {
     return Wrong(*this, "slot ", slot.value(), " is ", ToString(state),
                  " but the ledger names no lease");
   }
   if (state == kClean && table_->lease(slot).valid()) {
     return Wrong(*this, "slot ", slot.value(), " is clean but has a lease");
+  }
+  const bool leasable = leased || state == kProbing || state == kReturning ||
+                        state == kRetiring;
+  if (!leasable && table_->gone(slot).value() > 0) {
+    return Wrong(*this, "slot ", slot.value(), " is ", ToString(state),
+                 " and lacks ", table_->gone(slot).value(), " pages");
   }
   if (state == kReturning && !r.let_go && r.readers == 0 &&
       r.next_look == absl::InfiniteFuture()) {
@@ -59,6 +66,7 @@ absl::Status Pool::CheckCounts() const {
   std::array<PageCount, kExtentStates> count = {};
   PageCount sum;
   PageCount bare;
+  PageCount gone;
   size_t living = 0;
   for (SlotId slot : table_->Living()) {
     if (table_->node(slot) != node || table_->page_size(slot) != page_size) {
@@ -66,7 +74,8 @@ absl::Status Pool::CheckCounts() const {
     }
     HP_RETURN_IF_ERROR(CheckExtent(slot));
     const ExtentState state = table_->state(slot);
-    const PageCount pages = table_->pages(slot);
+    const PageCount pages = table_->present(slot);
+    gone += table_->gone(slot);
     ++living;
     count[static_cast<size_t>(state)] += pages;
     sum += pages;
@@ -92,7 +101,12 @@ absl::Status Pool::CheckCounts() const {
     return Wrong(*this, bare_pages_.value(),
                  " pages booked as not there, counted ", bare.value());
   }
-  if (charged_ > config_.target) {
+  if (gone != gone_) {
+    return Wrong(*this, gone_.value(), " pages booked as gone, counted ",
+                 gone.value());
+  }
+  // Nobody can keep a holder from taking back what it gave up.
+  if (charged_ > config_.target + regained_) {
     return Wrong(*this, charged_.value(), " pages charged, target is ",
                  config_.target.value());
   }

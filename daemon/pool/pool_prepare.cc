@@ -80,7 +80,9 @@ bool Pool::StartReading(SlotId slot, LeaseId lease) {
   if (it == records_.end() || table_->lease(slot) != lease) return false;
   Record& r = it->second;
   const ExtentState state = table_->state(slot);
-  const bool held = state == kHeld || (state == kProbing && !r.ended);
+  const bool held =
+      state == kHeld ||
+      ((state == kProbing || state == kSplitting) && !r.ended);
   if (!held || r.let_go || config_.let_go) return false;
   ++r.readers;
   if (r.next_look != absl::InfiniteFuture()) {
@@ -95,7 +97,8 @@ void Pool::EndReading(SlotId slot) {
   Record& r = records_.at(slot);
   HP_CHECK(r.readers > 0, "who ends reading has started");
   if (--r.readers > 0 || !std::exchange(r.look_later, false)) return;
-  if (table_->state(slot) == kProbing) {
+  const ExtentState state = table_->state(slot);
+  if (state == kProbing || state == kSplitting) {
     r.poked = true;
   } else {
     Look(slot, absl::InfinitePast());

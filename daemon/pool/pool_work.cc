@@ -43,7 +43,7 @@ std::optional<WorkItem> Pool::TakeQuickWork(absl::Time now) {
   }
   // What comes back first: it may be all that a waiter needs.
   if (auto probe = TakeProbe(now)) return probe;
-  return std::nullopt;
+  return TakeRecount();
 }
 
 // Pages that are given back are anybody's until they are populated again. So after
@@ -98,6 +98,9 @@ std::optional<WorkItem> Pool::TakeProbe(absl::Time now) {
   Go(slot, table_->state(slot), kProbing);
   WorkItem item = Item(WorkKind::kProbe, slot);
   item.live = !r.ended;
+  item.gone = table_->gone(slot);
+  // What lacks pages is not made whole again.
+  if (item.gone.value() > 0) r.in_place = false;
   item.for_reuse = r.in_place && !r.tripped;
   return item;
 }
@@ -155,6 +158,9 @@ PoolNews Pool::Settle(WorkItem item, WorkOutcome outcome, std::string_view why,
         SettleVerify(item, outcome, &news);
       }
       break;
+    case WorkKind::kSplit:
+      SettleSplit(item, &news);
+      break;
   }
   return news;
 }
@@ -163,6 +169,7 @@ void Pool::SettleProbe(const WorkItem& item, WorkOutcome outcome,
                        absl::Time now, PoolNews* news) {
   const SlotId slot = item.slot;
   Record& r = records_[slot];
+  if (item.there.has_value()) NotePages(item, *item.there, news);
   const bool free = outcome == WorkOutcome::kDone ||
                     outcome == WorkOutcome::kDamaged;
   // The end of a let-go inode is the kernel's own word: nothing is open then.
@@ -216,7 +223,7 @@ void Pool::SettleRetire(const WorkItem& item) {
   // The remains of a failed build bring nobody pages that were not there when it
   // failed; trying again because of them would never end.
   if (!records_[item.slot].stillborn) {
-    limbo_ += item.pages;
+    limbo_ += table_->present(item.slot);
     ++retired_;
     // Pages came free: those who wait for some may try at once.
     build_after_ = absl::InfinitePast();

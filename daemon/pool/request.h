@@ -53,6 +53,7 @@ struct TakenExtent {
   ExtentOrigin origin = ExtentOrigin::kPopulated;
   uint64_t inode = 0;
   bool bare = false;  // it has no pages before it is filled
+  Bytes gone{};       // of `size`, given back while it is held
 };
 
 struct TakenSegment {

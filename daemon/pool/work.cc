@@ -11,6 +11,7 @@ const char* ToString(WorkKind kind) {
     case WorkKind::kLetGo: return "let-go";
     case WorkKind::kCopy: return "copy";
     case WorkKind::kVerify: return "verify";
+    case WorkKind::kSplit: return "split";
   }
   return "unknown";
 }

@@ -2,6 +2,7 @@
 #ifndef HUGEPOOL_DAEMON_POOL_WORK_H_
 #define HUGEPOOL_DAEMON_POOL_WORK_H_
 
+#include <optional>
 #include <ostream>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "daemon/base/check.h"
 #include "daemon/base/units.h"
 #include "daemon/extent/ids.h"
+#include "daemon/extent/released_pages.h"
 
 namespace hugepool {
 
@@ -22,6 +24,9 @@ enum class WorkKind {
   kLetGo,   // unmap and close; the holder keeps the memory alive
   kCopy,    // fill with the bytes of other extents
   kVerify,  // look for bytes that are not zero
+  // Give pages of a held extent back to the kernel, and count those that are
+  // there.
+  kSplit,
 };
 const char* ToString(WorkKind kind);
 
@@ -69,6 +74,9 @@ class [[nodiscard]] WorkItem {
         pass(o.pass),
         stray(o.stray),
         copy(std::move(o.copy)),
+        gone(o.gone),
+        runs(std::move(o.runs)),
+        there(o.there),
         open_(std::exchange(o.open_, false)) {}
   WorkItem& operator=(WorkItem&&) = delete;
   ~WorkItem() { HP_CHECK(!open_, "a work item was dropped without settling"); }
@@ -97,6 +105,13 @@ class [[nodiscard]] WorkItem {
   uint64_t pass = 0;   // Pool::StartVerify(); 0: of none
   uint64_t stray = 0;  // to be set by who looks: bytes that were not zero
   std::vector<CopyPiece> copy;
+  PageCount gone;  // probe: pages that are known not to be there
+  // Split: pages to be given back, to be set by who took the item. None: only
+  // count.
+  std::vector<ReleasedPages::Run> runs;
+  // Split, probe: to be set by who does it, where they were counted: pages that
+  // are there.
+  std::optional<PageCount> there;
 
  private:
   friend class Pool;
@@ -120,10 +135,21 @@ struct PreparedExtent {
   std::string why;
 };
 
+// A held extent of which other pages are there than before: released ones were
+// given back, its holder punched some, or took some back.
+struct ShrunkExtent {
+  LeaseId lease;
+  DomainId domain;
+  ExtentId extent;
+  Bytes before;
+  Bytes after;
+};
+
 // What settling changed, for those above. Delivered outside the pool's mutex.
 struct PoolNews {
   std::vector<BackExtent> back;
   std::vector<PreparedExtent> prepared;
+  std::vector<ShrunkExtent> shrunk;
   uint64_t stray = 0;       // bytes that should have been zero and were not
   bool stock_grew = false;  // waiters may be served now
 };

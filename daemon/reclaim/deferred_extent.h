@@ -35,12 +35,8 @@ class DeferredRef {
   DeferredExtent* operator->() const { return extent_; }
   explicit operator bool() const { return extent_ != nullptr; }
 
- private:
-  friend class DeferredExtent;
-  friend class DeferredQueue;
-  // One more; the caller has one.
-  static DeferredRef To(DeferredExtent& extent);
-  // Takes over a reference that was counted already.
+  // For who keeps references in another form, such as an atomic pointer. Takes
+  // over a reference that was counted already.
   static DeferredRef Adopt(DeferredExtent* extent) {
     DeferredRef ref;
     ref.extent_ = extent;
@@ -48,6 +44,12 @@ class DeferredRef {
   }
   // The reference stays counted, and is the caller's from now on.
   DeferredExtent* Let() { return std::exchange(extent_, nullptr); }
+
+ private:
+  friend class DeferredExtent;
+  friend class DeferredQueue;
+  // One more; the caller has one.
+  static DeferredRef To(DeferredExtent& extent);
 
   DeferredExtent* extent_ = nullptr;
 };
@@ -71,6 +73,11 @@ class DeferredExtent {
   uint32_t references() const {
     // relaxed: a look.
     return references_.load(std::memory_order_relaxed);
+  }
+  // A hint.
+  bool queued() const {
+    // relaxed: for deciding whether to wake somebody.
+    return queued_.load(std::memory_order_relaxed);
   }
   ReleasedPages& released() { return released_; }
   const ReleasedPages& released() const { return released_; }

@@ -46,6 +46,8 @@ ExtentWorker::Result ExtentWorker::Execute(Pool& pool, const WorkItem& item) {
       return Copy(item);
     case WorkKind::kVerify:
       return Verify(item);
+    case WorkKind::kSplit:
+      return Split(item);
   }
   return {WorkOutcome::kFailed, "unknown work"};
 }
@@ -149,22 +151,26 @@ ExtentWorker::Result ExtentWorker::Probe(const WorkItem& item) {
     if (!back.ok()) return Failed(back);
     answer = file->Probe();
   }
-  switch (answer) {
-    case sys::HolderAnswer::kBusy:
-      return {WorkOutcome::kBusy, ""};
-    case sys::HolderAnswer::kUnknown:
-      return {WorkOutcome::kUnknown, ""};
-    case sys::HolderAnswer::kFree:
-      break;
+  if (answer != sys::HolderAnswer::kFree) {
+    Result held{answer == sys::HolderAnswer::kBusy ? WorkOutcome::kBusy
+                                                   : WorkOutcome::kUnknown,
+                ""};
+    // Who has it may have touched pages that it gave up.
+    if (item.gone.value() > 0) held.there = CountPages(*file, item);
+    return held;
   }
   const Bytes size = item.page_size.Of(item.pages);
+  const Bytes allocated = size - item.page_size.Of(item.gone);
   absl::StatusOr<sys::FileFacts> facts = file->Facts();
   if (!facts.ok()) return Failed(facts.status());
-  if (facts->size != size || facts->allocated != size) {
-    return {
+  if (facts->size != size || facts->allocated != allocated) {
+    Result damaged{
         WorkOutcome::kDamaged,
         absl::StrCat("came back with ", ToString(facts->allocated), " in ",
-                     ToString(facts->size), " instead of ", ToString(size))};
+                     ToString(facts->size), " instead of ",
+                     ToString(allocated), " in ", ToString(size))};
+    damaged.there = item.page_size.Floor(facts->allocated);
+    return damaged;
   }
   if (!item.for_reuse) return {};
   // A holder can punch a page and have it again from another node.
@@ -261,6 +267,28 @@ ExtentWorker::Result ExtentWorker::Verify(const WorkItem& item) {
           absl::StrCat(stray->count, " bytes are not zero, the first at ",
                        stray->first.value()),
           stray->count};
+}
+
+// The descriptor alone is used: our mapping, where there is one, is of memory that
+// somebody holds.
+ExtentWorker::Result ExtentWorker::Split(const WorkItem& item) {
+  sys::HugeFile& file = *deps_.files->Get(item.slot);
+  Result result;
+  for (const ReleasedPages::Run& run : item.runs) {
+    const absl::Status punched = file.Punch(item.page_size.Of(run.first),
+                                            item.page_size.Of(run.count));
+    if (!punched.ok()) result = Failed(punched);
+  }
+  result.there = CountPages(file, item);
+  return result;
+}
+
+// nullopt: it cannot be told.
+std::optional<PageCount> ExtentWorker::CountPages(sys::HugeFile& file,
+                                                  const WorkItem& item) {
+  const absl::StatusOr<sys::FileFacts> facts = file.Facts();
+  if (!facts.ok()) return std::nullopt;
+  return item.page_size.Floor(facts->allocated);
 }
 
 // The planted defect: takes the first page from some living lease of the node.

@@ -2,6 +2,7 @@
 #ifndef HUGEPOOL_DAEMON_RECLAIM_EXTENT_WORKER_H_
 #define HUGEPOOL_DAEMON_RECLAIM_EXTENT_WORKER_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
@@ -37,6 +38,8 @@ class ExtentWorker {
     WorkOutcome outcome = WorkOutcome::kDone;
     std::string why;     // for people, when not done
     uint64_t stray = 0;  // verify: bytes that were not zero
+    // Split, and probes: pages that are there, where they were counted.
+    std::optional<PageCount> there;
   };
 
   explicit ExtentWorker(const Deps& deps) : deps_(deps) {}
@@ -53,6 +56,9 @@ class ExtentWorker {
   Result LetGo(Pool& pool, const WorkItem& item);
   Result Copy(const WorkItem& item);
   Result Verify(const WorkItem& item);
+  Result Split(const WorkItem& item);
+  static std::optional<PageCount> CountPages(sys::HugeFile& file,
+                                             const WorkItem& item);
   bool KeepsMapping(const sys::HugeFile& file) const;
   // Every page is there, and on its node.
   absl::Status CheckWhole(sys::HugeFile& file, const WorkItem& item) const;

@@ -346,8 +346,8 @@ TEST_F(ExtentWorkerTest, HolesAndSizesThatChangedAreDamage) {
     pool_->Return(slot, kLease, true);
     EXPECT_EQ(DoOne(), "probe damaged");
     EXPECT_EQ(why_, truncate
-                        ? "came back with 6 MiB in 6 MiB instead of 8 MiB"
-                        : "came back with 6 MiB in 8 MiB instead of 8 MiB");
+                        ? "came back with 6 MiB in 6 MiB instead of 8 MiB in 8 MiB"
+                        : "came back with 6 MiB in 8 MiB instead of 8 MiB in 8 MiB");
     EXPECT_EQ(back_, 1u);
     EXPECT_EQ(State(slot), kRetiring);
   }

@@ -42,10 +42,16 @@ TEST_F(HolderNewsTest, AClosingWakesTheStewards) {
   EXPECT_TRUE(HasWork());
 }
 
-TEST_F(HolderNewsTest, ChangesAreNoWork) {
+// Its holder may have punched pages.
+TEST_F(HolderNewsTest, ChangesHaveItsPagesCounted) {
   news_.On(Event{.inode = kInode, .changed = true});
-  EXPECT_EQ(wakes_, 0);
-  EXPECT_FALSE(HasWork());
+  EXPECT_EQ(wakes_, 1);
+  auto count = pool_->TakeQuickWork(Now());
+  ASSERT_TRUE(count.has_value());
+  EXPECT_EQ(count->kind, WorkKind::kSplit);
+  EXPECT_TRUE(count->runs.empty());
+  (void)pool_->Settle(*std::move(count), WorkOutcome::kDone, "", Now());
+  EXPECT_FALSE(pool_->TakeQuickWork(Now()).has_value());
 }
 
 TEST_F(HolderNewsTest, UnknownAndForgottenInodesAreIgnored) {

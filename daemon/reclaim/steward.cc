@@ -10,6 +10,15 @@
 #include "daemon/sys/cpu_binding.h"
 
 namespace hugepool {
+namespace {
+
+// How many extents are looked at before others have their turn, and how much of
+// one is given back before the builds that it is for: 512 MiB of 2M pages take the
+// kernel some milliseconds.
+constexpr int kSplitBatch = 16;
+constexpr PageCount kSplitAtOnce{256};
+
+}  // namespace
 
 Steward::Steward(Deps deps)
     : deps_(std::move(deps)), worker_(deps_.worker) {
@@ -71,6 +80,7 @@ bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
                      result.why));
   }
   item->stray = result.stray;
+  item->there = result.there;
   if (item->kind == WorkKind::kCopy) {
     // The engine knows better now.
     pool.LetFill(deps_.worker.memory->CanFill(pool.page_size) &&
@@ -78,8 +88,8 @@ bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
   }
   PoolNews news = pool.Settle(*std::move(item), result.outcome, result.why,
                               deps_.clock->Now());
-  if (!news.back.empty() || !news.prepared.empty() || news.stray > 0 ||
-      news.stock_grew) {
+  if (!news.back.empty() || !news.prepared.empty() || !news.shrunk.empty() ||
+      news.stray > 0 || news.stock_grew) {
     deps_.news(std::move(news));
   }
   return true;
@@ -125,11 +135,44 @@ bool Steward::Build() {
   return false;
 }
 
+bool Steward::SplitOne(DeferredQueue::Item& item) {
+  DeferredExtent& extent = *item.extent;
+  Pool& pool = *extent.pool();
+  const PageCount wanted = pool.WantsSplit();
+  if (wanted.value() == 0) return false;
+  auto work = pool.StartSplit(extent.id());
+  if (!work.has_value()) return false;
+  work->runs = extent.released().TakePending(std::min(wanted, kSplitAtOnce));
+  return Do(pool, std::move(work));
+}
+
+// Whatever the batch holds and cannot be split now stays in the queue, unless it
+// never can be.
+bool Steward::Split() {
+  if (deps_.deferred == nullptr) return false;
+  if (std::none_of(deps_.pools.begin(), deps_.pools.end(), [](Pool* pool) {
+        return pool->WantsSplit().value() > 0;
+      })) {
+    return false;
+  }
+  DeferredQueue::Batch survivors;
+  bool did = false;
+  for (DeferredQueue::Item& item : deps_.deferred->TakeBatch(kSplitBatch)) {
+    if (SplitOne(item)) did = true;
+    const DeferredExtent& extent = *item.extent;
+    if (extent.released().Pending() && extent.pool()->MaySplit(extent.id())) {
+      survivors.push_back(std::move(item));
+    }
+  }
+  deps_.deferred->PutBack(std::move(survivors));
+  return did;
+}
+
 bool Steward::Step() {
   deps_.worker.engine->Calm();
   if (AnybodyWaits()) deps_.worker.engine->Hurry();
   if (DoQuickWork()) return true;
-  return Build();
+  return Build() || Split();
 }
 
 void Steward::Run() {

@@ -13,6 +13,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
 #include "daemon/pool/pool.h"
+#include "daemon/reclaim/deferred_queue.h"
 #include "daemon/reclaim/extent_worker.h"
 #include "daemon/sys/topology.h"
 
@@ -34,6 +35,8 @@ class Steward {
     std::function<void(PoolNews)> news;
     ExtentWorker::Deps worker;
     std::vector<int> cpus;  // to run on; empty: anywhere
+    // Extents of these pools of which parts were released; nullptr: none.
+    DeferredQueue* deferred = nullptr;
   };
 
   explicit Steward(Deps deps);
@@ -57,6 +60,9 @@ class Steward {
   bool BuildFor(Pool& pool);
   // At most one item, for the pool that needs it most.
   bool Build();
+  // Gives released pages back, where a pool is short of what nothing else brings.
+  bool Split();
+  bool SplitOne(DeferredQueue::Item& item);
   // At most one item of what takes microseconds.
   bool DoQuickWork();
 

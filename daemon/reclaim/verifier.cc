@@ -24,6 +24,7 @@ void Verifier::Sample() {
   }
   for (Pool* pool : deps_.pools) {
     pool->SampleVerify(kSample);
+    pool->RecountShrunk();
     deps_.wake(*pool);
   }
   Start();

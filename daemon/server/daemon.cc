@@ -199,6 +199,7 @@ absl::Status Daemon::MakeService() {
   options.facts.ready = [this] { return Ready(); };
   options.facts.warnings = [this] { return Warnings(); };
   options.facts.zeroing = [this] { return Zeroing(); };
+  options.facts.deferred = [this] { return Deferred(); };
   service_ = std::make_unique<service::Service>(
       std::move(options),
       service::Service::Deps{domains_.get(), executor_.get(), Clock::Real()});
@@ -217,11 +218,16 @@ absl::Status Daemon::MakeService() {
   lease.verify_at_grant = config_.verify.at_grant;
   lease.daemon_uid = geteuid();
   lease.boot_id = NewBootId();
+  // All of them now: the map is only read from here on.
+  for (const auto& pool : host_->pools()) deferred_.try_emplace(pool->node);
   manager_ = std::make_unique<LeaseManager>(
       lease, LeaseManager::Deps{host_.get(), files_.get(), service_->sender(),
                                 executor_.get(), Clock::Real(), domains_.get(),
                                 service_->news(),
-                                [this](const Pool& p) { Wake(p); }, watch_.get()});
+                                [this](const Pool& p) { Wake(p); }, watch_.get(),
+                                [this](const Pool& p) {
+                                  return &deferred_.at(p.node);
+                                }});
   return absl::OkStatus();
 }
 
@@ -270,6 +276,14 @@ std::vector<service::ZeroingFacts> Daemon::Zeroing() const {
   return all;
 }
 
+std::vector<std::pair<NodeId, DeferredQueue::Stats>> Daemon::Deferred() const {
+  std::vector<std::pair<NodeId, DeferredQueue::Stats>> all;
+  for (const auto& [node, queue] : deferred_) {
+    all.emplace_back(node, queue.stats());
+  }
+  return all;
+}
+
 sys::SchedClass* Daemon::IdleClass() {
   if (!config_.zeroing.idle_class) return nullptr;
   const absl::Status can = sys::CanLeaveIdleClass(sched_);
@@ -310,6 +324,7 @@ absl::Status Daemon::MakeStewards() {
     deps.kernel = machine_->shmem() ? nullptr : machine_->kernel();
     deps.clock = Clock::Real();
     deps.cpus = node.worker_cpus;
+    deps.deferred = &deferred_.at(node.id);
     deps.news = [this, id = node.id](PoolNews news) {
       if (news.stray > 0) TellStray(id, news.stray);
       executor_->Post([this, news = std::move(news)] {

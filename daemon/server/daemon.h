@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +22,7 @@
 #include "daemon/lease/domains.h"
 #include "daemon/lease/lease_manager.h"
 #include "daemon/pool/host.h"
+#include "daemon/reclaim/deferred_queue.h"
 #include "daemon/reclaim/holder_news.h"
 #include "daemon/reclaim/steward.h"
 #include "daemon/reclaim/verifier.h"
@@ -61,6 +64,7 @@ class Daemon {
   // For background work; nullptr: it stays in the normal class.
   sys::SchedClass* IdleClass();
   std::vector<service::ZeroingFacts> Zeroing() const;
+  std::vector<std::pair<NodeId, DeferredQueue::Stats>> Deferred() const;
   // The configuration with what an admin changed since.
   Config ConfigNow();
   void TellStray(NodeId node, uint64_t bytes);
@@ -87,6 +91,8 @@ class Daemon {
   sys::LinuxSchedClass sched_;
   const sys::CgroupPressure pressure_;
   std::unique_ptr<Host> host_;
+  // By node. Outlives leases and stewards.
+  std::map<NodeId, DeferredQueue> deferred_;
   std::unique_ptr<ThreadExecutor> executor_;
   std::unique_ptr<Domains> domains_;
   // relaxed: a latch; being late by one look is harmless.

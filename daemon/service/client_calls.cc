@@ -63,19 +63,21 @@ void ClientCalls::Attach(SessionId session, const v1::AttachRequest& request,
 
 absl::StatusOr<v1::ReleaseResponse> ClientCalls::Release(
     const Identity& who, const v1::ReleaseRequest& request) {
-  if (request.ranges_size() > 0) {
-    return absl::UnimplementedError(
-        "parts of a lease cannot be released yet: release the whole lease");
-  }
   if (request.lease_id().empty() == request.name().empty()) {
     return Refuse(RefusalReason::kBadRequest,
                   "a Release needs either a lease_id or a name",
                   "give one of the two");
   }
+  const LeaseId lease = LeaseIdFromWire(request.lease_id());
+  std::vector<ReleaseRange> ranges;
+  for (const v1::ReleaseRequest::Range& r : request.ranges()) {
+    ranges.push_back({r.segment(), Bytes(r.offset()), Bytes(r.size_bytes())});
+  }
   HP_ASSIGN_OR_RETURN(
       const Bytes released,
-      manager_->Release(who, LeaseIdFromWire(request.lease_id()),
-                        request.name()));
+      ranges.empty()
+          ? manager_->Release(who, lease, request.name())
+          : manager_->ReleaseRanges(who, lease, request.name(), ranges));
   v1::ReleaseResponse reply;
   reply.set_released_bytes(released.value());
   return reply;

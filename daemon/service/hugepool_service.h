@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -12,6 +13,7 @@
 #include "daemon/lease/domains.h"
 #include "daemon/lease/lease_manager.h"
 #include "daemon/pool/host.h"
+#include "daemon/reclaim/deferred_queue.h"
 #include "daemon/service/client_calls.h"
 #include "daemon/service/event_hub.h"
 #include "daemon/service/identities.h"
@@ -48,6 +50,8 @@ struct Facts {
   std::function<bool()> ready;
   std::function<std::vector<std::string>()> warnings;
   std::function<std::vector<ZeroingFacts>()> zeroing;
+  std::function<std::vector<std::pair<NodeId, DeferredQueue::Stats>>()>
+      deferred;
 };
 
 // Ends a call that needs no wait; returns the reactor that a handler returns.

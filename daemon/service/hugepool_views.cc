@@ -150,6 +150,17 @@ absl::Status HugePoolService::DoStatus(
     reply->set_descriptor_limit(facts_.descriptor_limit());
   }
   reply->set_ready(facts_.ready ? facts_.ready() : true);
+  if (facts_.deferred) {
+    for (const auto& [node, stats] : facts_.deferred()) {
+      v1::DeferredStatus* const out = reply->add_deferred();
+      out->set_node(node.value());
+      out->set_extents(stats.length);
+      out->set_releases(stats.adds);
+      out->set_early_exits(stats.early_exits);
+      out->set_locks(stats.locks);
+      out->set_contended(stats.contended);
+    }
+  }
   if (facts_.zeroing) {
     for (const ZeroingFacts& facts : facts_.zeroing()) {
       *reply->add_zeroing() = ToWire(facts);

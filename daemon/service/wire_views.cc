@@ -140,6 +140,7 @@ v1::Lease ToWire(const Lease& lease, const Domains& domains) {
     segment->set_page_size(s.page_size.bytes().value());
   }
   FillExtents(lease, &out);
+  out.set_charged_bytes(lease.size().value());
   for (const auto& [key, value] : lease.labels) {
     (*out.mutable_labels())[key] = value;
   }
@@ -171,7 +172,7 @@ v1::PoolStatus ToWire(const PoolSnapshot& pool) {
                            in(ExtentState::kBare));
   out.set_granted_bytes(in(ExtentState::kGranted) +
                         in(ExtentState::kPreparing));
-  out.set_held_bytes(in(ExtentState::kHeld));
+  out.set_held_bytes(in(ExtentState::kHeld) + in(ExtentState::kSplitting));
   out.set_returning_bytes(in(ExtentState::kReturning) +
                           in(ExtentState::kProbing));
   out.set_dirty_bytes(in(ExtentState::kDirty) + in(ExtentState::kClearing));
@@ -191,6 +192,9 @@ v1::PoolStatus ToWire(const PoolSnapshot& pool) {
   out.set_verified_bytes(pool.verified.value());
   out.set_stray_bytes(pool.stray);
   out.set_filled_bytes(pool.filled.value());
+  out.set_gone_bytes(size.Of(pool.gone).value());
+  out.set_split_bytes(pool.split.value());
+  out.set_regained_bytes(pool.regained.value());
   return out;
 }
 

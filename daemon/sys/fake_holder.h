@@ -72,6 +72,8 @@ class FakeHolder {
 
   // False where the kernel refuses: closed, sealed, not the owner.
   bool Punch(uint64_t page);
+  // Tells the model that it has promised not to touch the page any more.
+  void GiveUp(uint64_t page) { kernel_->HolderGivesUp(desc_, page); }
   bool Truncate(uint64_t pages);
   bool Chmod(mode_t mode);
   bool AddSeals(int seals);

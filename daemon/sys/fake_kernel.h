@@ -188,6 +188,7 @@ class FakeKernel {
   FakeAccess Access(Desc desc, uint64_t page, std::optional<uint8_t> store,
                     uint8_t* load);
   bool HolderPunch(Desc desc, uint64_t page);
+  void HolderGivesUp(Desc desc, uint64_t page);
   bool HolderTruncate(Desc desc, uint64_t pages);
   bool HolderChmod(Desc desc, uid_t uid, mode_t mode);
   bool HolderAddSeals(Desc desc, int seals);
@@ -218,6 +219,7 @@ class FakeKernel {
   struct Page {
     bool present = false;
     bool pinned = false;  // then pins_ has its frame
+    bool given_up = false;  // its holder said so: the daemon may take it
     uint8_t tag = 0;
     uint8_t spare = 0;
     NodeId node;

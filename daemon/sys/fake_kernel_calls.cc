@@ -211,12 +211,14 @@ absl::Status FakeKernel::GiveBack(Desc desc) {
 absl::Status FakeKernel::DaemonPunch(Desc desc, Bytes offset, Bytes length) {
   MutexLock lock(&mu_);
   Inode& inode = InodeRef(desc);
-  violations_.touched_while_held += HeldByOthers(inode);
+  const bool held = HeldByOthers(inode);
   const uint64_t id = descs_.at(desc).inode;
   const uint64_t shift = inode.page_size.shift();
   const uint64_t end = std::min<uint64_t>((offset + length).value() >> shift,
                                           inode.pages.size());
   for (uint64_t i = inode.page_size.Ceil(offset)->value(); i < end; ++i) {
+    const Page& page = inode.pages[i];
+    violations_.touched_while_held += held && page.present && !page.given_up;
     FreePage(id, inode, i);
   }
   Emit(id, EventKind::kChanged);

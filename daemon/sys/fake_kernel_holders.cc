@@ -87,6 +87,12 @@ bool FakeKernel::HolderPunch(Desc desc, uint64_t page) {
   return true;
 }
 
+void FakeKernel::HolderGivesUp(Desc desc, uint64_t page) {
+  MutexLock lock(&mu_);
+  Inode& inode = InodeRef(desc);
+  if (page < inode.pages.size()) inode.pages[page].given_up = true;
+}
+
 bool FakeKernel::HolderTruncate(Desc desc, uint64_t pages) {
   MutexLock lock(&mu_);
   Inode& inode = InodeRef(desc);

@@ -87,7 +87,8 @@ CoreWorld::CoreWorld(const Options& options)
                             .daemon_uid = sys::FakeKernel::kDaemonUid},
       LeaseManager::Deps{host_.get(), files_.get(), sender_.get(),
                          executor_.get(), &clock_, domains_.get(), sink_.get(),
-                         [](const Pool&) {}});
+                         [](const Pool&) {}, nullptr,
+                         [this](const Pool& p) { return &deferred_[p.node]; }});
   for (NodeId node : kNodes) {
     Steward::Deps deps;
     for (const auto& pool : host_->pools()) {
@@ -98,6 +99,7 @@ CoreWorld::CoreWorld(const Options& options)
     deps.news = [this](PoolNews news) {
       executor_->Post([this, news = std::move(news)] { manager_->OnNews(news); });
     };
+    deps.deferred = &deferred_[node];
     deps.worker = {memory_.get(), watch_.get(), &vault_, files_.get(),
                    news_.get(),   &engine_,     true};
     stewards_.push_back(std::make_unique<Steward>(std::move(deps)));
@@ -233,10 +235,16 @@ void CoreWorld::Receive(int client, int acknowledge) {
   if (!c.connected || c.arrived.empty()) return;
   GrantFrame frame = std::move(c.arrived.front().frame);
   c.arrived.erase(c.arrived.begin());
-  for (UniqueFd& fd : frame.fds) {
-    Holding h{kernel_.AdoptHolder(std::move(fd),
+  const auto lease = manager_->Get(WhoIs(index), frame.lease, "");
+  for (size_t i = 0; i < frame.fds.size(); ++i) {
+    Holding h{kernel_.AdoptHolder(std::move(frame.fds[i]),
                                   static_cast<uid_t>(1000 + index)),
               frame.lease, index, 0, next_tag_, true, false};
+    if (lease.ok()) {
+      const TakenExtent& e = lease->extents[frame.first_extent + i];
+      h.segment = e.segment;
+      h.offset = e.offset;
+    }
     h.holder.Map();
     for (uint64_t p = 0;; ++p) {
       // The end of the file is the end of the extent.
@@ -302,6 +310,31 @@ void CoreWorld::Release(int client, int n, int keep) {
   Settle();
 }
 
+void CoreWorld::ReleasePages(int n, int first, int count) {
+  Holding* h = PickHolding(n, /*live_only=*/true);
+  if (h == nullptr || h->pages == 0) return;
+  const auto lease = manager_->Get(WhoIs(h->client), h->lease, "");
+  if (!lease.ok() || lease->phase != LeasePhase::kHeld) return;
+  const Bytes page = lease->segments[h->segment].page_size.bytes();
+  const uint64_t from = static_cast<uint64_t>(first) % h->pages;
+  const uint64_t to = std::min(h->pages, from + static_cast<uint64_t>(count));
+  bool again = false;
+  for (uint64_t p = from; p < to; ++p) again |= h->released->contains(p);
+  const auto released = manager_->ReleaseRanges(
+      WhoIs(h->client), h->lease, "",
+      {{h->segment, h->offset + page * from, page * (to - from)}});
+  if (released.ok() == (again || options_.let_go)) {
+    return Fault(absl::StrCat("a release of pages ", from, " to ", to, " of ",
+                              ToWire(h->lease), ": ",
+                              released.status().ToString()));
+  }
+  if (!released.ok()) return;
+  for (uint64_t p = from; p < to; ++p) {
+    h->released->insert(p);
+    h->holder.GiveUp(p);
+  }
+}
+
 void CoreWorld::DropKept(int n) {
   std::vector<size_t> kept;
   for (size_t i = 0; i < holdings_.size(); ++i) {
@@ -324,14 +357,21 @@ CoreWorld::Holding* CoreWorld::PickHolding(int n, bool live_only) {
 void CoreWorld::WriteAgain(int n) {
   Holding* h = PickHolding(n);
   if (h == nullptr || h->tampered) return;
-  for (uint64_t p = 0; p < h->pages; ++p) h->holder.Write(p, h->tag);
+  for (uint64_t p = 0; p < h->pages; ++p) {
+    const bool released = h->released->contains(p);
+    if (released && options_.honest) continue;
+    stole_ = stole_ || released;
+    ever_stole_ = ever_stole_ || released;
+    h->holder.Write(p, h->tag);
+  }
 }
 
 void CoreWorld::ForkAndKeep(int n) {
   Holding* h = PickHolding(n);
   if (h == nullptr) return;
   Holding child{h->holder.Fork(), h->lease, h->client, h->pages,
-                h->tag,           h->live,  h->tampered};
+                h->tag,           h->live,  h->tampered,
+                h->segment,       h->offset, h->released};
   holdings_.push_back(std::move(child));
 }
 
@@ -341,7 +381,8 @@ void CoreWorld::Reopen(int n) {
   auto again = h->holder.Reopen();
   if (!again.has_value()) return;
   Holding other{*std::move(again), h->lease, h->client, h->pages,
-                h->tag,            h->live,  h->tampered};
+                h->tag,            h->live,  h->tampered,
+                h->segment,        h->offset, h->released};
   holdings_.push_back(std::move(other));
 }
 
@@ -374,7 +415,8 @@ void CoreWorld::Chmod(int n) {
 // A private lease promises that no pin outlives it; the others may do anything.
 void CoreWorld::Pin(int n) {
   Holding* h = PickHolding(n);
-  if (h == nullptr || h->pages == 0 || h->tampered || h->client % 2 == 0) {
+  if (h == nullptr || h->pages == 0 || h->tampered || h->client % 2 == 0 ||
+      h->released->contains(0)) {
     return;
   }
   if (auto pin = h->holder.Pin(0)) pins_.push_back(*std::move(pin));
@@ -388,6 +430,7 @@ void CoreWorld::Unpin(int n) {
   pins_.erase(pins_.begin() + static_cast<ptrdiff_t>(i));
   for (Holding& h : holdings_) {
     if (h.client % 2 == 1 && !h.tampered && h.pages > 0 &&
+        !h.released->contains(0) &&
         h.holder.Read(0) == 0xEE) {
       h.holder.Write(0, h.tag);
     }
@@ -421,6 +464,27 @@ void CoreWorld::Verify(int n, int sample) {
     if (!p->FinishVerify(passes_).has_value()) p->CancelVerify(passes_);
   }
   pool.StartVerify(++passes_);
+}
+
+void CoreWorld::Recount() {
+  // Twice: FailSomething() may have made the first one fail.
+  for (int i = 0; i < 2; ++i) {
+    for (const auto& pool : host_->pools()) pool->RecountShrunk();
+    Deliver();
+    Step(1000);
+  }
+  // Those that have ended are counted when they are asked about.
+  stole_ = std::any_of(host_->pools().begin(), host_->pools().end(),
+                       [](const auto& pool) {
+                         const PoolSnapshot s = pool->Snapshot();
+                         return s.in(ExtentState::kReturning).value() > 0;
+                       });
+}
+
+Bytes CoreWorld::split() const {
+  Bytes sum;
+  for (const auto& pool : host_->pools()) sum += pool->Snapshot().split;
+  return sum;
 }
 
 void CoreWorld::LoseEvents() {
@@ -468,6 +532,7 @@ void CoreWorld::CheckContents() {
   for (Holding& h : holdings_) {
     if (!h.live || h.tampered) continue;
     for (uint64_t p = 0; p < h.pages; ++p) {
+      if (h.released->contains(p)) continue;
       const auto byte = h.holder.Read(p);
       // Its own pin may have written.
       if (byte == h.tag || (byte == 0xEE && h.client % 2 == 1)) continue;
@@ -478,15 +543,50 @@ void CoreWorld::CheckContents() {
   }
 }
 
+std::string CoreWorld::WhereTheyDiffer(const Pool& pool) {
+  std::string out;
+  for (SlotId slot : table_->Living()) {
+    if (table_->node(slot) != pool.node ||
+        table_->page_size(slot) != pool.page_size) {
+      continue;
+    }
+    sys::HugeFile* const file = files_->Get(slot);
+    const auto facts = file == nullptr ? absl::StatusOr<sys::FileFacts>(absl::NotFoundError("let go"))
+                                       : file->Facts();
+    const PageCount booked = table_->present(slot);
+    if (facts.ok() && facts->allocated == pool.page_size.Of(booked)) continue;
+    absl::StrAppend(&out, "; slot ", slot.value(), " ",
+                    ToString(table_->state(slot)), ": ", booked.value(),
+                    " pages of ", table_->pages(slot).value(), ", really ",
+                    facts.ok() ? ToString(facts->allocated)
+                               : std::string(facts.status().message()));
+  }
+  return out;
+}
+
 std::string CoreWorld::CheckRecount(bool quiescent) {
+  const bool exact = quiescent && !punched_;
+  std::map<PageSize, std::pair<PageCount, PageCount>> sums;
   for (const auto& pool : host_->pools()) {
     const PoolSnapshot s = pool->Snapshot();
     const PageCount real = kernel_.PagesInInodes(pool->node, pool->page_size);
-    const bool exact = quiescent && !punched_;
+    auto& [booked, found] = sums[pool->page_size];
+    booked += s.charged;
+    found += real;
+    // What a holder took back can be of any node.
+    if (ever_stole_) continue;
     if (real > s.charged || (exact && real != s.charged)) {
       return absl::StrCat("node ", pool->node.value(), ", ",
                           ToString(pool->page_size), ": ", s.charged.value(),
                           " pages in the books, ", real.value(),
+                          " in our inodes", WhereTheyDiffer(*pool));
+    }
+  }
+  for (const auto& [size, sum] : sums) {
+    const auto& [booked, found] = sum;
+    if ((found > booked && !stole_) || (exact && found != booked)) {
+      return absl::StrCat(ToString(size), ": ", booked.value(),
+                          " pages in the books, ", found.value(),
                           " in our inodes");
     }
   }

@@ -19,6 +19,7 @@
 #include "daemon/extent/extent_table.h"
 #include "daemon/lease/lease_manager.h"
 #include "daemon/pool/host.h"
+#include "daemon/reclaim/deferred_queue.h"
 #include "daemon/reclaim/holder_news.h"
 #include "daemon/reclaim/steward.h"
 #include "daemon/sys/fake_huge_memory.h"
@@ -57,6 +58,9 @@ class CoreWorld {
   // and is written to later.
   void Release(int client, int n, int keep);
   void DropKept(int n);
+  // Releases `count` pages from the `first` of the n-th holding on; what was released
+  // before makes the call fail.
+  void ReleasePages(int n, int first, int count);
   // Holders, honest or not: works on the n-th holding.
   void WriteAgain(int n);
   void ForkAndKeep(int n);
@@ -72,6 +76,8 @@ class CoreWorld {
   void Deliver();
   // Clean memory of the n-th pool is looked at: all of it, or a sample.
   void Verify(int n, int sample);
+  // The pages of extents that lack some are counted.
+  void Recount();
   void LoseEvents();
   void Advance(int milliseconds);
   // The machine.
@@ -89,6 +95,8 @@ class CoreWorld {
   uint64_t received() const { return received_; }
   // Of those, of copies.
   uint64_t copied() const { return copied_; }
+  // Bytes given back out of leases that lived on, by the pools' own figures.
+  Bytes split() const;
 
  private:
   // One extent in some process's hands.
@@ -100,6 +108,11 @@ class CoreWorld {
     uint8_t tag = 0;
     bool live = true;      // of a lease that was not given up
     bool tampered = false;  // its own doing: content is not checked
+    uint32_t segment = 0;   // where in the lease
+    Bytes offset{};
+    // Given up; kept by all who hold the same.
+    std::shared_ptr<std::set<uint64_t>> released =
+        std::make_shared<std::set<uint64_t>>();
   };
   struct Arrived {
     GrantFrame frame;
@@ -121,6 +134,8 @@ class CoreWorld {
   Holding* PickHolding(int n, bool live_only = false);
   void DropHoldings(int client);
   std::string CheckRecount(bool quiescent);
+  // The extents of which the books and the files say different things.
+  std::string WhereTheyDiffer(const Pool& pool);
 
   const Options options_;
   FakeClock clock_;
@@ -137,6 +152,7 @@ class CoreWorld {
   std::unique_ptr<Domains> domains_;
   std::unique_ptr<Sender> sender_;
   std::unique_ptr<Sink> sink_;
+  std::map<NodeId, DeferredQueue> deferred_;
   std::unique_ptr<LeaseManager> manager_;
   InlineEngine engine_;
   std::vector<std::unique_ptr<Steward>> stewards_;
@@ -154,6 +170,9 @@ class CoreWorld {
   uint64_t copied_ = 0;
   uint8_t next_tag_ = 1;
   bool punched_ = false;
+  // Somebody touched what it had released, and nothing was counted since.
+  bool stole_ = false;
+  bool ever_stole_ = false;
   bool events_lost_ = false;
   std::string fault_;
 };

@@ -28,6 +28,7 @@ int g_ops = 10000;
 int g_first_seed = 1;
 uint64_t g_received = 0;
 uint64_t g_copied = 0;
+Bytes g_split;
 
 // Draws operations and remembers them as code.
 class Driver {
@@ -92,7 +93,10 @@ void Driver::One() {
   if (dice < 550) {
     return HP_DO(Release, client, Draw(16), static_cast<int>(Draw(3) == 0));
   }
-  if (dice < 600) return HP_DO(DropKept, Draw(64));
+  if (dice < 570) return HP_DO(DropKept, Draw(64));
+  if (dice < 600) {
+    return HP_DO(ReleasePages, Draw(64), Draw(12), 1 + Draw(4));
+  }
   if (dice < 640) return HP_DO(WriteAgain, Draw(64));
   if (dice < 650) return HP_DO(ForkAndKeep, Draw(64));
   if (dice < 660) return HP_DO(Reopen, Draw(64));
@@ -107,7 +111,8 @@ void Driver::One() {
   if (dice < 922) return HP_DO(LoseEvents);
   if (dice < 970) return HP_DO(Advance, 1 + Draw(Draw(10) == 0 ? 12000 : 300));
   if (dice < 980) return HP_DO(TakeOutside, 1 + Draw(8));
-  if (dice < 990) return HP_DO(ReturnOutside);
+  if (dice < 987) return HP_DO(ReturnOutside);
+  if (dice < 990) return HP_DO(Recount);
   if (dice < 994) return HP_DO(Verify, Draw(8), static_cast<int>(Draw(2)));
   return HP_DO(FailSomething, Draw(64));
 }
@@ -122,6 +127,7 @@ void RunSeed(uint32_t seed, const CoreWorld::Options& options) {
   if (wrong.empty()) wrong = driver.world().CheckAllComesBack();
   g_received += driver.world().received();
   g_copied += driver.world().copied();
+  g_split += driver.world().split();
   if (wrong.empty()) return;
   const char* dir = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
   const std::string path =
@@ -181,8 +187,9 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int result = RUN_ALL_TESTS();
-  std::printf("%llu extents lent, %llu of them copies\n",
+  std::printf("%llu extents lent, %llu of them copies; %s split off\n",
               static_cast<unsigned long long>(hugepool::g_received),
-              static_cast<unsigned long long>(hugepool::g_copied));
+              static_cast<unsigned long long>(hugepool::g_copied),
+              hugepool::ToString(hugepool::g_split).c_str());
   return result;
 }
