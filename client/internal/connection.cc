@@ -5,30 +5,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/internal/errors.h"
-#include "client/internal/transport.h"
 #include "client/internal/unix_socket.h"
 #include "daemon/base/errno_status.h"
 
 namespace hugepool::client {
 namespace {
 
-// The daemon reads frames of up to 64 KiB.
-constexpr size_t kMaxCallBytes = 60 << 10;
-constexpr char kSessionKey[] = "hugepool-session-bin";
 // The daemon answers a Hello at once; it accepts on a thread of its own.
 constexpr absl::Duration kHelloTimeout = absl::Seconds(2);
 constexpr absl::Duration kPresentTimeout = absl::Seconds(1);
 // Between two looks for a daemon that restarts.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(5);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
-// A daemon that does not know a session made a moment ago will not learn.
-constexpr int kMaxUnknownSession = 2;
 
 // Unique over processes and restarts: request ids make retries idempotent.
 std::string RandomPrefix() {
@@ -177,106 +170,6 @@ void Connection::TakeUpLeases(FdChannel* fds) {
       adopted = result.ok() && result->adopted();
     }
     known.lost = session_lease && !adopted;
-  }
-}
-
-absl::StatusOr<v1::Answer> Connection::CallOverGrpc(Session* session,
-                                                    absl::Time deadline,
-                                                    const v1::Call& call) {
-  std::call_once(session->grpc_made, [&] {
-    session->stub = v1::HugePool::NewStub(OpenChannel(grpc_path_));
-  });
-  grpc::ClientContext context;
-  context.AddMetadata(kSessionKey, session->secret);
-  SetDeadline(&context, deadline);
-  v1::Answer answer;
-  grpc::Status status;
-  switch (call.method_case()) {
-    case v1::Call::kAcquire:
-      status = session->stub->Acquire(&context, call.acquire(),
-                                      answer.mutable_acquire());
-      break;
-    case v1::Call::kAttach:
-      status = session->stub->Attach(&context, call.attach(),
-                                     answer.mutable_attach());
-      break;
-    case v1::Call::kRelease:
-      status = session->stub->Release(&context, call.release(),
-                                      answer.mutable_release());
-      break;
-    case v1::Call::METHOD_NOT_SET:
-      return absl::InternalError("a call without a method");
-  }
-  if (!status.ok()) return CallStatus(status, grpc_path_);
-  return answer;
-}
-
-absl::StatusOr<v1::Answer> Connection::CallOnce(Session* session,
-                                                absl::Time deadline,
-                                                const v1::Call& call,
-                                                FdChannel::Pending* pending) {
-  if (options_.over_grpc || !session->fds->welcome().calls() ||
-      call.ByteSizeLong() > kMaxCallBytes) {
-    return CallOverGrpc(session, deadline, call);
-  }
-  auto answer = session->fds->Ask(pending, call, deadline);
-  // What the daemon itself says has a detail and needs no path.
-  if (!answer.ok() && !ErrorDetailOf(answer.status()).has_value()) {
-    return Annotate(answer.status(), fd_path_);
-  }
-  return answer;
-}
-
-absl::StatusOr<Connection::Result> Connection::CallWithRetry(
-    const v1::Call& call, absl::Duration extra_wait,
-    const std::string& request_id) {
-  absl::Time now = absl::Now();
-  const absl::Time deadline = now + extra_wait + options_.call_timeout;
-  // Starts anew with the first failure: it can come after a long wait.
-  absl::Time give_up = now + options_.reconnect_budget;
-  absl::Duration pause = kFirstPause;
-  int unknown_session = 0;
-  Result result;
-  // Lives as long as the session: frames of a first try whose reply was lost
-  // must not be nacked while the second is under way.
-  std::optional<FdChannel::Pending> pending;
-  for (int attempt = 0;; ++attempt) {
-    HP_ASSIGN_OR_RETURN(std::shared_ptr<Session> current, GetSession(give_up));
-    if (current != result.session) {
-      pending.reset();
-      result.session = std::move(current);
-      pending.emplace(result.session->fds.get(), request_id);
-    }
-    auto answer =
-        CallOnce(result.session.get(), deadline, call, &*pending);
-    absl::Status status = answer.status();
-    if (status.ok() && !request_id.empty()) {
-      auto grant =
-          result.session->fds->Collect(&*pending, options_.frame_timeout);
-      status = grant.status();
-      if (grant.ok()) result.grant = *std::move(grant);
-    }
-    if (status.ok()) {
-      result.answer = *std::move(answer);
-      return result;
-    }
-    if (ReasonOf(status) == v1::ERROR_REASON_NO_FD_CHANNEL) {
-      result.session->stale.store(true, std::memory_order_relaxed);
-      if (++unknown_session > kMaxUnknownSession) return status;
-    } else if (!IsTransportFailure(status) &&
-               // The first try is still under way in the daemon.
-               !(attempt > 0 && absl::IsAborted(status))) {
-      return status;
-    }
-    now = absl::Now();
-    if (attempt == 0) give_up = now + options_.reconnect_budget;
-    if (now >= give_up) return status;
-    // The second try comes at once: a daemon that restarts is there again, and
-    // GetSession waits for one that is not. The later ones do not hurry.
-    if (attempt > 0) {
-      absl::SleepFor(std::min(pause, give_up - now));
-      pause = std::min(pause * 2, kLongestPause);
-    }
   }
 }
 
