@@ -7,12 +7,15 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "client/internal/connection.h"
 #include "client/internal/errors.h"
+#include "client/internal/release_ranges.h"
+#include "client/internal/released_parts.h"
 #include "client/internal/request.h"
 #include "daemon/base/errno_status.h"
 
@@ -37,6 +40,8 @@ constexpr size_t kErrorV1 = sizeof(hp_error);
 constexpr size_t kConnectOptionsV1 = sizeof(hp_connect_options);
 constexpr size_t kSegmentInfoV1 = sizeof(hp_segment_info);
 constexpr size_t kExtentInfoV1 = sizeof(hp_extent_info);
+constexpr size_t kRangeV1 = sizeof(hp_range);
+static_assert(HP_MAX_RANGES == hugepool::client::kMaxRanges);
 
 void CopyText(std::string_view text, char* out, size_t capacity) {
   const size_t n = std::min(text.size(), capacity - 1);
@@ -210,6 +215,28 @@ int hp_release(hp_lease* lease, hp_error* error) {
   delete lease;
   const auto released = connection->Release(id);
   return released.ok() ? HP_OK : Fail(released.status(), error);
+}
+
+int hp_release_ranges(hp_lease* lease, const hp_range* ranges, size_t count,
+                      hp_error* error) {
+  if (lease == nullptr) return BadArgument("lease is NULL", error);
+  if (ranges == nullptr && count != 0) {
+    return BadArgument("ranges is NULL", error);
+  }
+  std::vector<hugepool::client::LeaseRange> parts;
+  for (size_t i = 0; i < count; ++i) {
+    // Of a program built against a later version they can be longer.
+    const auto& range = *reinterpret_cast<const hp_range*>(
+        reinterpret_cast<const char*>(ranges) + i * ranges->size);
+    if (range.size < kRangeV1 || range.size != ranges->size) {
+      return BadArgument("hp_range has no valid size", error);
+    }
+    parts.push_back({range.segment, hugepool::Bytes(range.offset),
+                     hugepool::Bytes(range.bytes)});
+  }
+  const absl::Status status = hugepool::client::ReleaseRanges(
+      lease->connection.get(), &lease->held, parts);
+  return status.ok() ? HP_OK : Fail(status, error);
 }
 
 void hp_lease_forget(hp_lease* lease) {

@@ -23,6 +23,7 @@
  *   Structures begin with their `size`, set by the *_INIT macros, so that later
  *   versions can add fields at the end: always begin with the macro. A size
  *   that no version of the library had is refused with HP_INVALID_ARGUMENT.
+ *   Those of an array all have the same size.
  *   Strings are UTF-8 and end in NUL. Those passed in are copied. Those
  *   returned belong to the handle they came from.
  *   Handles are owned by the caller, who ends each once.
@@ -42,9 +43,10 @@
  * Signals and exits
  *   The library installs no signal handler. It starts one thread, which sleeps
  *   until the daemon goes away (HP_CONNECT_NO_WATCH); where it makes calls over
- *   gRPC (HP_CONNECT_OVER_GRPC, an older daemon), gRPC starts some. What is mapped
- *   never faults with SIGBUS, unless an operator revokes the lease
- *   (hp_lease_standing).
+ *   gRPC (HP_CONNECT_OVER_GRPC, an older daemon, a request of more than 60 KiB),
+ *   gRPC starts some. What is mapped never faults with SIGBUS, unless an operator
+ *   revokes the lease (hp_lease_standing). What was released with
+ *   hp_release_ranges faults with SIGSEGV.
  */
 #ifndef HUGEPOOL_CLIENT_HUGEPOOL_H_
 #define HUGEPOOL_CLIENT_HUGEPOOL_H_
@@ -65,7 +67,7 @@ extern "C" {
 /* Grows when something is added to this interface. Nothing is ever taken away
  * or changed in meaning within one major version. */
 #define HP_API_VERSION_MAJOR 1
-#define HP_API_VERSION_MINOR 0
+#define HP_API_VERSION_MINOR 1
 
 /* The version of the library that is linked: major * 1000 + minor. */
 HP_EXPORT unsigned hp_api_version(void);
@@ -331,6 +333,58 @@ HP_EXPORT int hp_attach(hp_client* client, const char* name, uint32_t flags,
  * could not be told: it ends SESSION and MEMORY leases by itself then.
  * HP_NOT_FOUND: the lease had ended already. */
 HP_EXPORT int hp_release(hp_lease* lease, hp_error* error);
+
+/* A part of a segment, in whole pages of the segment's page_size. */
+typedef struct hp_range {
+  size_t size;
+  uint64_t offset; /* within the segment */
+  uint64_t bytes;
+  uint32_t segment; /* its index */
+  uint32_t reserved;
+} hp_range;
+
+#define HP_RANGE_INIT \
+  { sizeof(hp_range), 0, 0, 0, 0 }
+
+/* More ranges than this that do not touch each other are refused. */
+#define HP_MAX_RANGES 65536
+
+/* Gives up parts of a lease; the rest is held on, and hp_release ends all. One
+ * call takes ranges of any segments and extents, in any order. All of them are
+ * released, or none.
+ *
+ * The call is a promise not to touch the ranges any more: at any moment from then
+ * on their memory can be given to others. They stay charged until the daemon has
+ * taken them.
+ *
+ * In this process the library sees to it: it makes the ranges inaccessible before
+ * it asks the daemon, so that a touch, during the call too, is a SIGSEGV. Their
+ * addresses stay taken until the lease is released or forgotten. If the call is
+ * refused they are accessible again. Where no answer came (mostly HP_UNAVAILABLE or
+ * HP_DEADLINE_EXCEEDED; the message says so) they stay inaccessible, as the daemon
+ * may have taken them: the same ranges can be given to a call again, which is
+ * HP_OK if they have been taken. They are gone for this process whatever comes of
+ * that.
+ *
+ * The library does not see to what the program shares or passes on, which the
+ * promise includes: other processes, children forked before the call, other
+ * mappings and handles of the lease (a later hp_attach maps all of it), and reads
+ * and writes through descriptors or pins. A released part is a hole once the
+ * daemon has taken it: a touch of it takes a page from the machine's pool, or is
+ * a SIGBUS.
+ *
+ * What remains of the 1 GiB of 2 MiB pages around a range is faulted in anew at
+ * the next touch, page by page; its content stays. Each range takes up to two of
+ * the process's mappings (vm.max_map_count), so that fewer, larger ones are
+ * better. None of this with HP_REQUEST_NO_MAP.
+ *
+ * Errors: HP_INVALID_ARGUMENT with BAD_REQUEST: no ranges at all, or one is not in
+ * its segment or not of whole pages, or two overlap, or they are too many.
+ * HP_FAILED_PRECONDITION: part of one was released before, or a forked child
+ * calls. HP_RESOURCE_EXHAUSTED: vm.max_map_count is in the way. HP_NOT_FOUND with
+ * LEASE_GONE: the lease has ended. HP_UNIMPLEMENTED: an older daemon. */
+HP_EXPORT int hp_release_ranges(hp_lease* lease, const hp_range* ranges,
+                                size_t count, hp_error* error);
 
 /* Like hp_release, but does not end the lease: a NAMED one stays, a MEMORY one
  * ends if nobody else holds it, a SESSION one when the client is closed. */

@@ -107,6 +107,13 @@ struct MemorySegment {
   std::size_t page_size = 0;
 };
 
+// A part of a segment, in whole pages.
+struct MemoryRange {
+  std::uint64_t offset = 0;  // within the segment
+  std::uint64_t size = 0;    // bytes
+  std::uint32_t segment = 0;
+};
+
 // Where a segment's memory should be; see Request for ways to make one.
 struct Where {
   hp_placement placement = HP_PLACEMENT_ANY;
@@ -251,6 +258,25 @@ class Lease {
   Result<void> Release() {
     Error error;
     if (hp_release(handle_.release(), error.raw()) != HP_OK) return error;
+    return {};
+  }
+  // Gives up parts of the lease, which goes on: all of them or none. This
+  // process cannot touch them any more (hp_release_ranges).
+  Result<void> ReleaseRanges(const std::vector<MemoryRange>& ranges) {
+    std::vector<hp_range> list;
+    list.reserve(ranges.size());
+    for (const MemoryRange& r : ranges) {
+      hp_range range = HP_RANGE_INIT;
+      range.offset = r.offset;
+      range.bytes = r.size;
+      range.segment = r.segment;
+      list.push_back(range);
+    }
+    Error error;
+    if (hp_release_ranges(handle_.get(), list.data(), list.size(),
+                          error.raw()) != HP_OK) {
+      return error;
+    }
     return {};
   }
   // Unmaps without ending the lease. The object is empty then.

@@ -62,10 +62,14 @@ int main(void) {
   hp_close(NULL);
   hp_lease_forget(NULL);
   Expect(hp_release(NULL, &error) == HP_OK, "release NULL");
+  hp_range range = HP_RANGE_INIT;
+  Expect(range.size == sizeof(hp_range), "HP_RANGE_INIT");
+  Expect(hp_release_ranges(NULL, &range, 1, &error) == HP_INVALID_ARGUMENT,
+         "ranges of no lease");
   Expect(strcmp(hp_strerror(HP_RESOURCE_EXHAUSTED), "resource exhausted") == 0,
          "hp_strerror");
   Expect(strcmp(hp_strerror(99), "unknown code") == 0, "hp_strerror(99)");
   Expect(strcmp(hp_strreason(HP_REASON_QUOTA), "quota") == 0, "hp_strreason");
-  Expect(hp_api_version() == 1000, "version");
+  Expect(hp_api_version() == 1001, "version");
   return failures != 0;
 }

@@ -11,6 +11,7 @@
 
 #include "client/testing/fake_daemon.h"
 #include "client/testing/test_dir.h"
+#include "daemon/base/units.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -129,6 +130,73 @@ TEST_F(HugepoolTest, NamedLeasesStay) {
   EXPECT_TRUE(lease->Release());
   EXPECT_EQ(daemon_.lease_count(), 0u);
   EXPECT_EQ(client.ReleaseName("db").error().code(), HP_NOT_FOUND);
+}
+
+TEST_F(HugepoolTest, PartsOfALeaseAreReleased) {
+  Client client = Connect();
+  auto lease = client.Acquire(Request().Segment(8 * kMiB).Segment(4 * kMiB));
+  ASSERT_TRUE(lease) << lease.error().message();
+  const auto released =
+      lease->ReleaseRanges({{.offset = 2 * kMiB, .size = 4 * kMiB},
+                            {.offset = 0, .size = 2 * kMiB, .segment = 1}});
+  ASSERT_TRUE(released) << released.error().message();
+  EXPECT_FALSE(daemon_.IsReleased(lease->id(), 0, hugepool::MiB(0)));
+  EXPECT_TRUE(daemon_.IsReleased(lease->id(), 0, hugepool::MiB(2)));
+  EXPECT_TRUE(daemon_.IsReleased(lease->id(), 0, hugepool::MiB(4)));
+  EXPECT_FALSE(daemon_.IsReleased(lease->id(), 0, hugepool::MiB(6)));
+  EXPECT_TRUE(daemon_.IsReleased(lease->id(), 1, hugepool::MiB(0)));
+  // The rest is as it was, and described as it was.
+  std::memset(lease->segment(0).data, 1, 2 * kMiB);
+  EXPECT_EQ(lease->segment(0).size, 8 * kMiB);
+  EXPECT_EQ(lease->standing(), HP_STANDING_HELD);
+  const auto twice = lease->ReleaseRanges({{.offset = 0, .size = 4 * kMiB}});
+  EXPECT_EQ(twice.error().code(), HP_FAILED_PRECONDITION);
+  const auto none = lease->ReleaseRanges({});
+  EXPECT_EQ(none.error().code(), HP_INVALID_ARGUMENT);
+  EXPECT_EQ(none.error().reason(), HP_REASON_BAD_REQUEST);
+  EXPECT_STREQ(none.error().message(), "no ranges to release were given");
+  EXPECT_STREQ(none.error().hint(),
+               "name some, or release the lease as a whole");
+  EXPECT_EQ(daemon_.lease_count(), 1u);
+  EXPECT_TRUE(lease->Release());
+  EXPECT_EQ(daemon_.lease_count(), 0u);
+}
+
+// By the C interface, where a list is told by its sizes.
+TEST_F(HugepoolTest, RangesOfWrongSizesAreRefused) {
+  Client client = Connect();
+  auto lease = client.Acquire(Request().Segment(4 * kMiB).Named("parts"));
+  ASSERT_TRUE(lease) << lease.error().message();
+  hp_client* raw = nullptr;
+  ASSERT_EQ(hp_connect(dir_.path().c_str(), &raw, nullptr), HP_OK);
+  hp_lease* held = nullptr;
+  ASSERT_EQ(hp_attach(raw, "parts", 0, &held, nullptr), HP_OK);
+  // As a later version would have them.
+  struct Longer {
+    hp_range range = HP_RANGE_INIT;
+    uint64_t more = 7;
+  };
+  Longer ranges[2];
+  for (Longer& longer : ranges) {
+    longer.range.size = sizeof(Longer);
+    longer.range.bytes = 2 * kMiB;
+  }
+  ranges[1].range.offset = 2 * kMiB;
+  EXPECT_EQ(hp_release_ranges(held, &ranges[0].range, 2, nullptr), HP_OK);
+  EXPECT_TRUE(daemon_.IsReleased(hp_lease_id(held), 0, hugepool::MiB(2)));
+  hp_error error = HP_ERROR_INIT;
+  ranges[1].range.size = sizeof(hp_range);
+  EXPECT_EQ(hp_release_ranges(held, &ranges[0].range, 2, &error),
+            HP_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "hp_range has no valid size");
+  ranges[0].range.size = sizeof(hp_range) - 8;
+  EXPECT_EQ(hp_release_ranges(held, &ranges[0].range, 1, nullptr),
+            HP_INVALID_ARGUMENT);
+  EXPECT_EQ(hp_release_ranges(held, nullptr, 1, nullptr), HP_INVALID_ARGUMENT);
+  EXPECT_EQ(hp_release_ranges(held, nullptr, 0, nullptr), HP_INVALID_ARGUMENT);
+  EXPECT_EQ(daemon_.lease_count(), 1u);
+  EXPECT_EQ(hp_release(held, nullptr), HP_OK);
+  hp_close(raw);
 }
 
 TEST_F(HugepoolTest, ErrorsSayWhy) {

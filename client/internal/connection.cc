@@ -217,7 +217,8 @@ absl::StatusOr<HeldLease> Connection::Acquire(v1::AcquireRequest request,
       FromProto(request.max_wait()) + CopyTime(request);
   v1::Call call;
   *call.mutable_acquire() = std::move(request);
-  HP_ASSIGN_OR_RETURN(Result result, CallWithRetry(call, max_wait, id));
+  Tries tries;
+  HP_ASSIGN_OR_RETURN(Result result, CallWithRetry(call, max_wait, id, &tries));
   v1::AcquireResponse& response = *result.answer.mutable_acquire();
   HP_ASSIGN_OR_RETURN(HeldLease held,
                       TakeGrant(result.session.get(), std::move(result.grant),
@@ -232,18 +233,20 @@ absl::StatusOr<HeldLease> Connection::Attach(v1::AttachRequest request,
   request.set_request_id(id);
   v1::Call call;
   *call.mutable_attach() = std::move(request);
+  Tries tries;
   HP_ASSIGN_OR_RETURN(Result result,
-                      CallWithRetry(call, absl::ZeroDuration(), id));
+                      CallWithRetry(call, absl::ZeroDuration(), id, &tries));
   v1::AttachResponse& response = *result.answer.mutable_attach();
   return TakeGrant(result.session.get(), std::move(result.grant),
                    std::move(*response.mutable_lease()), options);
 }
 
-absl::StatusOr<Bytes> Connection::DoRelease(v1::ReleaseRequest request) {
+absl::StatusOr<Bytes> Connection::DoRelease(v1::ReleaseRequest request,
+                                            Tries* tries) {
   v1::Call call;
   *call.mutable_release() = std::move(request);
   HP_ASSIGN_OR_RETURN(Result result,
-                      CallWithRetry(call, absl::ZeroDuration(), ""));
+                      CallWithRetry(call, absl::ZeroDuration(), "", tries));
   return Bytes(result.answer.release().released_bytes());
 }
 
@@ -252,14 +255,29 @@ absl::StatusOr<Bytes> Connection::Release(const std::string& lease_id) {
   Forget(lease_id);
   v1::ReleaseRequest request;
   request.set_lease_id(lease_id);
-  return DoRelease(std::move(request));
+  Tries tries;
+  return DoRelease(std::move(request), &tries);
 }
 
 absl::StatusOr<Bytes> Connection::ReleaseByName(const std::string& name) {
   HP_RETURN_IF_ERROR(CheckProcess());
   v1::ReleaseRequest request;
   request.set_name(name);
-  return DoRelease(std::move(request));
+  Tries tries;
+  return DoRelease(std::move(request), &tries);
+}
+
+absl::StatusOr<Bytes> Connection::ReleaseParts(v1::ReleaseRequest request,
+                                               Tries* tries) {
+  if (request.ranges().empty()) {
+    // For the daemon that would be the whole lease.
+    return absl::InvalidArgumentError("no ranges to release were given");
+  }
+  Bytes size;
+  for (const auto& range : request.ranges()) size += Bytes(range.size_bytes());
+  auto released = DoRelease(std::move(request), tries);
+  if (tries->done_before) return size;
+  return released;
 }
 
 void Connection::Forget(const std::string& lease_id) {

@@ -18,6 +18,7 @@
 #include "client/internal/fd_channel.h"
 #include "client/internal/lease_map.h"
 #include "client/internal/mapping.h"
+#include "client/internal/released_parts.h"
 #include "client/internal/session_keeper.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/unique_fd.h"
@@ -55,6 +56,7 @@ struct HeldLease {
   // them to a daemon that lost its own.
   std::shared_ptr<const std::vector<UniqueFd>> fds;
   std::vector<MappedRange> segments;  // empty where not mapped
+  ReleasedParts released;
 };
 
 // What the daemon thinks of a lease, as far as this process knows.
@@ -90,6 +92,18 @@ class Connection {
   absl::StatusOr<Bytes> Release(const std::string& lease_id);
   // The same for a NAMED lease.
   absl::StatusOr<Bytes> ReleaseByName(const std::string& name);
+  // How the tries of a call went that may be made more than once.
+  struct Tries {
+    // One got no answer: the daemon may have done what it asked.
+    bool unsure = false;
+    // After such a one, the daemon says that something was released before.
+    bool done_before = false;
+  };
+  // Tells the daemon of parts that are given up; the lease lives on. `request`
+  // has ranges. One that is answered after a try without an answer counts as
+  // done where the daemon finds it done. `tries` begins as it is; an error with
+  // `unsure` leaves open whether the daemon has them.
+  absl::StatusOr<Bytes> ReleaseParts(v1::ReleaseRequest request, Tries* tries);
   // The lease is given up without telling the daemon.
   void Forget(const std::string& lease_id);
 
@@ -100,6 +114,8 @@ class Connection {
 
   // True in a forked child of the process that connected.
   bool InForkedChild() const;
+  // FAILED_PRECONDITION there.
+  absl::Status CheckProcess() const;
 
  private:
   struct Session {
@@ -123,7 +139,6 @@ class Connection {
     bool lost = false;
   };
   explicit Connection(ConnectOptions options);
-  absl::Status CheckProcess() const;
   std::string NextRequestId();
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(
       const std::string& resume_secret);
@@ -141,9 +156,11 @@ class Connection {
   absl::StatusOr<v1::Answer> CallOnce(Session* session, absl::Time deadline,
                                       const v1::Call& call,
                                       FdChannel::Pending* pending);
-  absl::StatusOr<v1::Answer> CallOverGrpc(Session* session,
-                                          absl::Time deadline,
+  absl::StatusOr<v1::Answer> CallOverGrpc(Session* session, absl::Time deadline,
                                           const v1::Call& call);
+  // Whether a try that failed may have been done all the same.
+  static void NoteFailure(const absl::Status& status, Session* session,
+                          Tries* tries);
   struct Result {
     std::shared_ptr<Session> session;  // that was used
     v1::Answer answer;
@@ -153,12 +170,13 @@ class Connection {
   // empty: it brings no descriptors; else they are in the result's `grant`.
   absl::StatusOr<Result> CallWithRetry(const v1::Call& call,
                                        absl::Duration extra_wait,
-                                       const std::string& request_id);
+                                       const std::string& request_id,
+                                       Tries* tries);
   // Maps, acknowledges and books what was granted. Nacks where that fails.
   absl::StatusOr<HeldLease> TakeGrant(Session* session, ReceivedGrant grant,
                                       v1::Lease lease,
                                       const MapOptions& options);
-  absl::StatusOr<Bytes> DoRelease(v1::ReleaseRequest request);
+  absl::StatusOr<Bytes> DoRelease(v1::ReleaseRequest request, Tries* tries);
 
   const ConnectOptions options_;
   const std::string fd_path_;

@@ -71,9 +71,24 @@ absl::StatusOr<v1::Answer> Connection::CallOnce(Session* session,
   return answer;
 }
 
+void Connection::NoteFailure(const absl::Status& status, Session* session,
+                             Tries* tries) {
+  const v1::ErrorReason reason = ReasonOf(status);
+  if (reason == v1::ERROR_REASON_NO_FD_CHANNEL) return;
+  // What a daemon says when it ends the connection looks like a refusal, and is
+  // no answer to the call.
+  if (!IsRefusal(status) || session->fds->Broken()) {
+    tries->unsure = true;
+  } else if (absl::IsFailedPrecondition(status)) {
+    tries->done_before =
+        tries->unsure && (reason == v1::ERROR_REASON_UNSPECIFIED ||
+                          reason == v1::ERROR_REASON_BAD_REQUEST);
+  }
+}
+
 absl::StatusOr<Connection::Result> Connection::CallWithRetry(
     const v1::Call& call, absl::Duration extra_wait,
-    const std::string& request_id) {
+    const std::string& request_id, Tries* tries) {
   absl::Time now = absl::Now();
   const absl::Time deadline = now + extra_wait + options_.call_timeout;
   // Starts anew with the first failure: it can come after a long wait.
@@ -103,6 +118,7 @@ absl::StatusOr<Connection::Result> Connection::CallWithRetry(
       result.answer = *std::move(answer);
       return result;
     }
+    NoteFailure(status, result.session.get(), tries);
     if (ReasonOf(status) == v1::ERROR_REASON_NO_FD_CHANNEL) {
       result.session->stale.store(true, std::memory_order_relaxed);
       if (++unknown_session > kMaxUnknownSession) return status;

@@ -49,6 +49,23 @@ v1::ErrorReason ReasonOf(const absl::Status& status) {
   return detail ? detail->reason() : v1::ERROR_REASON_UNSPECIFIED;
 }
 
+bool IsRefusal(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kUnimplemented:
+      return true;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kResourceExhausted:
+      // Without a detail they can be gRPC's own.
+      return ErrorDetailOf(status).has_value();
+    default:
+      return false;
+  }
+}
+
 bool IsTransportFailure(const absl::Status& status) {
   return absl::IsUnavailable(status) && !ErrorDetailOf(status).has_value();
 }

@@ -33,6 +33,10 @@ v1::ErrorReason ReasonOf(const absl::Status& status);
 // nobody listens, or the connection broke. The same call can be made again.
 bool IsTransportFailure(const absl::Status& status);
 
+// True where the daemon answered that it did not do what was asked. Anything
+// else (no answer, an internal error) can come after it was done.
+bool IsRefusal(const absl::Status& status);
+
 }  // namespace hugepool::client
 
 #endif  // HUGEPOOL_CLIENT_INTERNAL_ERRORS_H_

@@ -19,11 +19,12 @@ namespace {
 // neighbours. Anything this close counts as "the limit is the cause".
 constexpr uint64_t kMapCountSlack = 8;
 constexpr int kProtection = PROT_READ | PROT_WRITE;
+constexpr char kFewerExtents[] = "ask for fewer, larger extents";
 
 bool IsGibs(uint64_t n) { return n != 0 && n % GiB(1).value() == 0; }
 
-// Where a piece of whole GiBs is likely to find room; 0: nowhere known. relaxed:
-// the kernel says whether there is room.
+// Where a piece of whole GiBs is likely to find room; 0: nowhere known.
+// relaxed: the kernel says whether there is room.
 std::atomic<uintptr_t> g_hint{0};
 
 void SetHint(uintptr_t address) {
@@ -63,7 +64,8 @@ uint64_t CountMappings() {
   return lines;
 }
 
-absl::Status MapError(int error_number, std::string_view what) {
+absl::Status MapError(int error_number, std::string_view what,
+                      const char* advice) {
   const absl::Status status = ErrnoToStatus(error_number, what);
   if (error_number != ENOMEM) return status;
   uint64_t limit = 0;
@@ -78,9 +80,8 @@ absl::Status MapError(int error_number, std::string_view what) {
   return absl::Status(
       status.code(),
       absl::StrCat(status.message(), ": this process has ", mappings,
-                   " mappings and vm.max_map_count is ", limit,
-                   ": ask for fewer, larger extents or raise the limit "
-                   "(sysctl vm.max_map_count)"));
+                   " mappings and vm.max_map_count is ", limit, ": ", advice,
+                   " or raise the limit (sysctl vm.max_map_count)"));
 }
 
 // Address space of `size` bytes at a multiple of `align`, not yet usable.
@@ -94,7 +95,8 @@ absl::StatusOr<uintptr_t> Reserve(uint64_t size, uint64_t align) {
   if (p == MAP_FAILED) {
     const int error_number = errno;
     return MapError(error_number,
-                    absl::StrCat("mmap(reserve ", ToString(Bytes(total)), ")"));
+                    absl::StrCat("mmap(reserve ", ToString(Bytes(total)), ")"),
+                    kFewerExtents);
   }
   const uintptr_t begin = reinterpret_cast<uintptr_t>(p);
   const uintptr_t base = (begin + align - 1) & ~(align - 1);
@@ -115,7 +117,8 @@ absl::Status Fill(uintptr_t base, absl::Span<const MapPiece> pieces) {
       const int error_number = errno;
       return MapError(error_number,
                       absl::StrCat("mmap(extent ", i + 1, " of ", pieces.size(),
-                                   ", ", ToString(pieces[i].size), ")"));
+                                   ", ", ToString(pieces[i].size), ")"),
+                      kFewerExtents);
     }
   }
   return absl::OkStatus();
@@ -159,6 +162,23 @@ void MappedRange::Reset() {
   if (IsGibs(size_.value())) SetHint(reinterpret_cast<uintptr_t>(address_));
   address_ = nullptr;
   size_ = Bytes();
+}
+
+absl::Status MappedRange::SetAccess(Bytes offset, Bytes size, Access access) {
+  if (offset > size_ || size > size_ - offset) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(ToString(size), " from offset ", offset.value(),
+                     " are not in a mapping of ", ToString(size_)));
+  }
+  if (mprotect(static_cast<char*>(address_) + offset.value(), size.value(),
+               access == Access::kNone ? PROT_NONE : kProtection) == 0) {
+    return absl::OkStatus();
+  }
+  const int error_number = errno;
+  return MapError(error_number,
+                  absl::StrCat("mprotect(", ToString(size), ", offset ",
+                               offset.value(), ")"),
+                  "release fewer, larger ranges");
 }
 
 absl::StatusOr<MappedRange> MapPieces(Bytes size, PageSize page_size,

@@ -19,6 +19,8 @@ struct MapPiece {
   Bytes size;
 };
 
+enum class Access { kNone, kReadWrite };
+
 // Owns a mapped range; unmaps it at the end of its life. Move-only.
 class MappedRange {
  public:
@@ -35,6 +37,11 @@ class MappedRange {
   // Unmaps. `size` is always whole huge pages (what was granted, not what was
   // asked for), so munmap cannot refuse it.
   void Reset();
+  // What the process may do with a part of the range, in whole pages. A part
+  // that is not for use stays mapped: nothing else gets its addresses.
+  // RESOURCE_EXHAUSTED: the kernel has no more mappings for this process to cut
+  // the range into; some of the part may be changed then.
+  absl::Status SetAccess(Bytes offset, Bytes size, Access access);
 
  private:
   friend absl::StatusOr<MappedRange> MapPieces(Bytes, PageSize,

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/testing/mappings_used_up.h"
 #include "client/testing/sanitized.h"
 #include "daemon/base/unique_fd.h"
 #include "gmock/gmock.h"
@@ -19,6 +21,7 @@
 namespace hugepool::client {
 namespace {
 
+using ::hugepool::testing::MappingsUsedUp;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -157,34 +160,66 @@ TEST(MappingTest, DontForkKeepsItFromChildren) {
 // N26: ENOMEM from mmap is the count of mappings, and the error says so.
 TEST(MappingTest, N26NamesTheLimitOfMappings) {
   if (testing::kSanitized) GTEST_SKIP() << "a sanitizer needs mappings of its own";
-  uint64_t limit = 0;
-  std::ifstream("/proc/sys/vm/max_map_count") >> limit;
-  if (limit == 0 || limit > 200'000) {
-    GTEST_SKIP() << "vm.max_map_count is " << limit << ": too many to make";
+  if (!MappingsUsedUp::Possible()) {
+    GTEST_SKIP() << "vm.max_map_count is " << MappingsUsedUp::Limit()
+                 << ": too many to make";
   }
-  const UniqueFd fd = Memfd(MiB(2));
-  // Every second page readable: one mapping a page.
-  const size_t pages = limit + 2;
-  char* const area = static_cast<char*>(
-      mmap(nullptr, pages * 4096, PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  ASSERT_NE(area, MAP_FAILED);
-  for (size_t i = 0; i < pages; i += 2) {
-    if (mprotect(area + i * 4096, 4096, PROT_READ) != 0) break;
+  const UniqueFd fd = Memfd(MiB(8));
+  auto whole = MapPieces(MiB(8), k2M, {{fd.get(), Bytes(0), MiB(8)}}, false);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  absl::Status map;
+  absl::Status cut;
+  {
+    const MappingsUsedUp all;
+    map = MapPieces(MiB(8), k2M, {{fd.get(), Bytes(0), MiB(8)}}, false).status();
+    cut = whole->SetAccess(MiB(2), MiB(2), Access::kNone);
   }
-  // The last places, which mprotect cannot use since it needs two at a time.
-  int odd = 0;
-  while (mmap(nullptr, 4096, odd++ % 2 ? PROT_READ : PROT_NONE,
-              MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) {
+  const auto limit = HasSubstr("vm.max_map_count is " +
+                               std::to_string(MappingsUsedUp::Limit()));
+  EXPECT_EQ(map.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(map.message()),
+              AllOf(limit, HasSubstr("ask for fewer, larger extents")));
+  EXPECT_EQ(cut.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(cut.message()),
+              AllOf(limit, HasSubstr("mprotect(2 MiB, offset 2097152)"),
+                    HasSubstr("release fewer, larger ranges")));
+}
+
+// The kernel's word on whether the process may read there, without a fault.
+bool IsReadable(const char* at) {
+  const UniqueFd sink = Memfd(KiB(4));
+  return pwrite(sink.get(), at, 1, 0) == 1;
+}
+
+TEST(MappingTest, AccessGoesAndComesAgain) {
+  const UniqueFd a = Memfd(MiB(4));
+  const UniqueFd b = Memfd(MiB(4));
+  auto range = MapPieces(
+      MiB(8), k2M, {{a.get(), Bytes(0), MiB(4)}, {b.get(), MiB(4), MiB(4)}},
+      false);
+  ASSERT_TRUE(range.ok()) << range.status();
+  char* const p = static_cast<char*>(range->address());
+  p[MiB(2).value()] = 'a';
+  // Over the border of the two.
+  ASSERT_TRUE(range->SetAccess(MiB(2), MiB(4), Access::kNone).ok());
+  EXPECT_TRUE(IsReadable(p + MiB(2).value() - 1));
+  EXPECT_FALSE(IsReadable(p + MiB(2).value()));
+  EXPECT_FALSE(IsReadable(p + MiB(6).value() - 1));
+  EXPECT_TRUE(IsReadable(p + MiB(6).value()));
+  EXPECT_TRUE(IsMapped(p + MiB(2).value())) << "its addresses stay taken";
+  ASSERT_TRUE(range->SetAccess(MiB(2), MiB(4), Access::kReadWrite).ok());
+  EXPECT_EQ(p[MiB(2).value()], 'a');
+  for (const auto& [offset, size] :
+       {std::pair(MiB(8), MiB(2)), std::pair(MiB(2), MiB(8)),
+        std::pair(Bytes(~uint64_t{0}), MiB(2))}) {
+    EXPECT_EQ(range->SetAccess(offset, size, Access::kNone).code(),
+              absl::StatusCode::kInvalidArgument);
   }
-  const auto range =
-      MapPieces(MiB(2), k2M, {{fd.get(), Bytes(0), MiB(2)}}, false);
-  munmap(area, pages * 4096);
-  ASSERT_FALSE(range.ok());
-  EXPECT_EQ(range.status().code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(range.status().message()),
-              AllOf(HasSubstr("vm.max_map_count is " + std::to_string(limit)),
-                    HasSubstr("ask for fewer, larger extents")));
+  ASSERT_TRUE(range->SetAccess(MiB(2), MiB(2), Access::kNone).ok());
+  range->Reset();
+  EXPECT_FALSE(IsMapped(p));
+  EXPECT_FALSE(IsMapped(p + MiB(2).value()));
+  EXPECT_FALSE(IsMapped(p + MiB(8).value() - 4096));
 }
 
 TEST(MappingTest, AnotherEnomemDoesNotBlameTheLimitOfMappings) {

@@ -109,6 +109,14 @@ Bytes FakeDaemon::leased() const {
   return leased_;
 }
 
+bool FakeDaemon::IsReleased(const std::string& lease_id, uint32_t segment,
+                            Bytes offset) const {
+  MutexLock lock(&mu_);
+  const auto it = leases_.find(lease_id);
+  return it != leases_.end() &&
+         it->second.released.Has(segment, offset.value());
+}
+
 v1::AcquireRequest FakeDaemon::last_request() const {
   MutexLock lock(&mu_);
   return last_request_;
@@ -177,6 +185,9 @@ std::optional<v1::Answer> FakeDaemon::OnCall(const std::string& secret,
   } else if (status.ok()) {
     status = DoRelease(call.release(), answer.mutable_release());
   }
+  if (status.ok() && !call.release().ranges().empty() && SaysGoodbye()) {
+    return std::nullopt;
+  }
   if (status.ok()) return answer;
   answer.Clear();
   answer.set_code(status.error_code());
@@ -185,6 +196,19 @@ std::optional<v1::Answer> FakeDaemon::OnCall(const std::string& secret,
     answer.mutable_error()->ParseFromString(status.error_details());
   }
   return answer;
+}
+
+bool FakeDaemon::SaysGoodbye() {
+  {
+    MutexLock lock(&mu_);
+    if (!faults_.goodbye_to_parts) return false;
+  }
+  v1::ServerFrame frame;
+  frame.mutable_goodbye()->set_text("you may not be here");
+  frame.mutable_goodbye()->mutable_error()->set_reason(
+      v1::ERROR_REASON_NOT_ALLOWED);
+  fds_->Broadcast(frame);
+  return true;
 }
 
 UniqueFd FakeDaemon::MakeExtent(Bytes size) {
@@ -378,6 +402,9 @@ grpc::Status FakeDaemon::DoRelease(const v1::ReleaseRequest& request,
   MutexLock lock(&mu_);
   const auto it = Find(request.lease_id(), request.name());
   if (it == leases_.end()) return NoSuchLease();
+  if (!request.ranges().empty()) {
+    return DoReleaseParts(&it->second, request, response);
+  }
   Bytes size;
   for (const auto& segment : it->second.lease.segments()) {
     size += Bytes(segment.granted_bytes());
@@ -386,6 +413,22 @@ grpc::Status FakeDaemon::DoRelease(const v1::ReleaseRequest& request,
   response->set_released_bytes(size.value());
   leases_.erase(it);
   return grpc::Status::OK;
+}
+
+grpc::Status FakeDaemon::DoReleaseParts(FakeLease* lease,
+                                        const v1::ReleaseRequest& request,
+                                        v1::ReleaseResponse* response) {
+  if (faults_.deny_parts != absl::StatusCode::kOk) {
+    return grpc::Status(static_cast<grpc::StatusCode>(faults_.deny_parts),
+                        "no parts today");
+  }
+  grpc::Status status =
+      lease->released.Release(lease->lease, lease->fds, request, response);
+  if (status.ok() && faults_.lose_parts_reply > 0) {
+    --faults_.lose_parts_reply;
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the reply was lost");
+  }
+  return status;
 }
 
 grpc::Status FakeDaemon::GetLease(grpc::ServerContext* /*context*/,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/testing/fake_fd_server.h"
+#include "client/testing/fake_ranges.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/base/units.h"
@@ -37,8 +38,14 @@ struct Faults {
   int drop_frames = 0;
   // Sessions are not recognised in calls (NO_FD_CHANNEL), so many times.
   int unknown_session = 0;
-  // Calls fail as if the connection had broken, after the work was done.
+  // Calls fail as if the connection had broken, after the work was done: those
+  // of Acquire, and those that release parts.
   int lose_reply = 0;
+  int lose_parts_reply = 0;
+  // The connection is ended instead of answering, after the work was done.
+  bool goodbye_to_parts = false;
+  // Releases of parts are refused with this, if it is not OK.
+  absl::StatusCode deny_parts = absl::StatusCode::kOk;
   // Every Acquire is refused with this, if it is not OK.
   absl::StatusCode deny_code = absl::StatusCode::kOk;
   std::string deny_text;
@@ -75,6 +82,9 @@ class FakeDaemon final : public v1::HugePool::Service {
   void set_adopt(bool adopt) { fds_->set_adopt(adopt); }
   size_t lease_count() const;
   Bytes leased() const;
+  // Whether the page at `offset` was released as a part.
+  bool IsReleased(const std::string& lease_id, uint32_t segment,
+                  Bytes offset) const;
   v1::AcquireRequest last_request() const;
   // Leases that exist only in lists.
   void AddListedLeases(int n);
@@ -109,6 +119,7 @@ class FakeDaemon final : public v1::HugePool::Service {
     v1::Lease lease;
     std::vector<UniqueFd> fds;
     std::string request_id;
+    FakeRanges released;
   };
 
   // The session of a call, or an error.
@@ -123,8 +134,13 @@ class FakeDaemon final : public v1::HugePool::Service {
                         v1::AttachResponse* response);
   grpc::Status DoRelease(const v1::ReleaseRequest& request,
                          v1::ReleaseResponse* response);
+  grpc::Status DoReleaseParts(FakeLease* lease,
+                              const v1::ReleaseRequest& request,
+                              v1::ReleaseResponse* response) HP_REQUIRES(mu_);
   std::optional<v1::Answer> OnCall(const std::string& secret,
                                    const v1::Call& call);
+  // Whether the faults say so; then it is said.
+  bool SaysGoodbye();
   // A new lease for `request`, not yet sent.
   grpc::Status Make(const v1::AcquireRequest& request, std::string* id)
       HP_REQUIRES(mu_);

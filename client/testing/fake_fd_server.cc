@@ -221,6 +221,11 @@ bool FakeFdServer::ReadOne(Peer* peer) {
   if (!frame.ParseFromArray(buffer, static_cast<int>(n))) return false;
   if (frame.has_grant_nack()) on_nack_(frame.grant_nack().lease_id());
   if (frame.has_call()) {
+    {
+      // Before the answer, so that who has it finds the call counted.
+      MutexLock lock(&mu_);
+      ++calls_;
+    }
     // Only this thread changes a peer's secret.
     auto answer = on_call_(peer->secret, frame.call());
     if (answer.has_value()) {
@@ -236,8 +241,6 @@ bool FakeFdServer::ReadOne(Peer* peer) {
   } else if (frame.has_grant_ack()) {
     acked_.push_back(frame.grant_ack().lease_id());
     answered_.SignalAll();
-  } else if (frame.has_call()) {
-    ++calls_;
   } else if (frame.has_cancel_call()) {
     cancelled_.push_back(frame.cancel_call().request_id());
     answered_.SignalAll();
