@@ -321,7 +321,12 @@ TEST_F(HpctlTest, ReleaseWithoutBeingAnAdmin) {
   plain.Start();
   unlink((dir_.path() + "/admin.sock").c_str());
   EXPECT_EQ(Run({"acquire", "--size", "4M", "--name", "db"}), kExitOk) << err_;
+  EXPECT_EQ(Run({"lease", "release", "--name", "db", "--range", "2M+2M"}),
+            kExitOk)
+      << err_;
+  EXPECT_EQ(plain.lease_count(), 1u);
   EXPECT_EQ(Run({"lease", "release", "--name", "db"}), kExitOk) << err_;
+  EXPECT_EQ(plain.lease_count(), 0u);
   EXPECT_EQ(Run({"config", "show"}), kExitNoDaemon);
 }
 

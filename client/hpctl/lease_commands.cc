@@ -100,6 +100,8 @@ absl::StatusOr<ReleaseOne> Releaser(const Globals& globals) {
   HP_ASSIGN_OR_RETURN(const std::shared_ptr<client::Connection> connection,
                       ConnectSession(globals));
   return [connection](const v1::ReleaseRequest& r) {
+    client::Connection::Tries tries;
+    if (!r.ranges().empty()) return connection->ReleaseParts(r, &tries);
     return r.name().empty() ? connection->Release(r.lease_id())
                             : connection->ReleaseByName(r.name());
   };
@@ -135,6 +137,62 @@ int Release(const Globals& globals, const std::vector<std::string>& ids,
   return worst;
 }
 
+void PrintParts(const v1::ReleaseRequest& request, const std::string& what,
+                Bytes released, const Globals& globals) {
+  if (globals.json) {
+    auto ranges = nlohmann::ordered_json::array();
+    for (const auto& range : request.ranges()) ranges.push_back(ToJson(range));
+    auto list = nlohmann::ordered_json::array();
+    list.push_back({{"lease", what},
+                    {"released_bytes", released.value()},
+                    {"ranges", std::move(ranges)}});
+    return PrintJson(*globals.out, {{"released", std::move(list)}});
+  }
+  *globals.out << "released of " << what << ": " << released << "\n";
+  Table table({"SEGMENT", "OFFSET", "SIZE"});
+  for (const auto& range : request.ranges()) {
+    table.AddRow({absl::StrCat(range.segment()),
+                  ToString(Bytes(range.offset())),
+                  SizeCell(range.size_bytes())});
+  }
+  table.Print(*globals.out);
+}
+
+// Parts of one lease, which lives on: all of them, or none.
+int ReleaseParts(const Globals& globals, const std::vector<std::string>& ids,
+                 const std::string& name,
+                 const std::vector<std::string>& texts) {
+  v1::ReleaseRequest request;
+  for (const std::string& text : texts) {
+    const auto range = ParseRange(text);
+    if (!range.ok())
+      return Report(globals, Annotate(range.status(), "--range"));
+    auto* const out = request.add_ranges();
+    out->set_segment(range->segment);
+    out->set_offset(range->offset.value());
+    out->set_size_bytes(range->size.value());
+  }
+  if (ids.size() > 1) {
+    return Report(globals, absl::InvalidArgumentError(
+                               "--range is of one lease, but several ids were "
+                               "given: release parts lease by lease"));
+  }
+  if (ids.empty()) {
+    request.set_name(name);
+  } else {
+    request.set_lease_id(ids.front());
+  }
+  const std::string& what = ids.empty() ? name : ids.front();
+  const auto release = Releaser(globals);
+  if (!release.ok()) return Report(globals, release.status());
+  const absl::StatusOr<Bytes> released = (*release)(request);
+  if (!released.ok()) {
+    return Report(globals, Annotate(released.status(), what));
+  }
+  PrintParts(request, what, *released, globals);
+  return kExitOk;
+}
+
 int Revoke(const Globals& globals, const std::string& id, bool kill) {
   auto daemon = Daemon::At(globals);
   if (!daemon.ok()) return Report(globals, daemon.status());
@@ -158,6 +216,32 @@ void AddShow(CLI::App* lease, const Globals* globals, Action* action) {
   show->callback([=] { *action = [=] { return Show(*globals, *id, *name); }; });
 }
 
+void AddRelease(CLI::App* lease, const Globals* globals, Action* action) {
+  auto* release =
+      lease->add_subcommand("release", "ends leases, or gives up parts of one");
+  const auto ids = std::make_shared<std::vector<std::string>>();
+  const auto name = std::make_shared<std::string>();
+  const auto ranges = std::make_shared<std::vector<std::string>>();
+  auto* which = release->add_option_group("which");
+  which->add_option("ID", *ids, "ids of leases");
+  which->add_option("--name", *name, "name of a named lease");
+  which->require_option(1);
+  auto* parts = release
+                    ->add_option("--range", *ranges,
+                                 "[SEGMENT:]OFFSET+SIZE: not the lease, but "
+                                 "this part, which its holders must not touch "
+                                 "any more; repeatable")
+                    ->expected(1)
+                    ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                    ->allow_extra_args(false);
+  release->callback([=] {
+    *action = [=] {
+      return parts->count() == 0 ? Release(*globals, *ids, *name)
+                                 : ReleaseParts(*globals, *ids, *name, *ranges);
+    };
+  });
+}
+
 }  // namespace
 
 void AddLeaseCommands(CLI::App* app, const Globals* globals, Action* action) {
@@ -172,15 +256,7 @@ void AddLeaseCommands(CLI::App* app, const Globals* globals, Action* action) {
 
   AddShow(lease, globals, action);
 
-  auto* release = lease->add_subcommand("release", "ends leases");
-  const auto ids = std::make_shared<std::vector<std::string>>();
-  const auto name = std::make_shared<std::string>();
-  auto* which = release->add_option_group("which");
-  which->add_option("ID", *ids, "ids of leases");
-  which->add_option("--name", *name, "name of a named lease");
-  which->require_option(1);
-  release->callback(
-      [=] { *action = [=] { return Release(*globals, *ids, *name); }; });
+  AddRelease(lease, globals, action);
 
   auto* revoke = lease->add_subcommand(
       "revoke", "takes a lease's memory away from its holders (admin)");

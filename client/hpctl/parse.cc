@@ -66,6 +66,23 @@ absl::StatusOr<SizeAtNodes> ParseSizeAtNodes(const std::string& text) {
   return out;
 }
 
+absl::StatusOr<client::LeaseRange> ParseRange(const std::string& text) {
+  client::LeaseRange range;
+  const size_t colon = text.find(':');
+  const std::string rest =
+      colon == std::string::npos ? text : text.substr(colon + 1);
+  const size_t plus = rest.find('+');
+  if (plus == std::string::npos ||
+      (colon != std::string::npos &&
+       !absl::SimpleAtoi(text.substr(0, colon), &range.segment))) {
+    return Bad(text, "write a range as OFFSET+SIZE or SEGMENT:OFFSET+SIZE");
+  }
+  HP_ASSIGN_OR_RETURN(range.offset, ParseBytes(rest.substr(0, plus)));
+  HP_ASSIGN_OR_RETURN(range.size, ParseBytes(rest.substr(plus + 1)));
+  if (range.size == Bytes(0)) return Bad(text, "a range of 0 is no range");
+  return range;
+}
+
 absl::StatusOr<std::vector<PageSize>> ParsePageSizes(const std::string& text) {
   std::vector<PageSize> sizes;
   const std::vector<std::string> parts = absl::StrSplit(text, ',');

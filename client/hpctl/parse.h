@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/internal/released_parts.h"
 #include "daemon/base/units.h"
 #include "hugepool/v1/types.pb.h"
 
@@ -25,6 +26,10 @@ struct SizeAtNodes {
   std::vector<NodeId> nodes;  // empty: none were given
 };
 absl::StatusOr<SizeAtNodes> ParseSizeAtNodes(const std::string& text);
+
+// "4M+2M": 2M from offset 4M on in segment 0; "1:4M+2M": in segment 1. The size
+// is not 0.
+absl::StatusOr<client::LeaseRange> ParseRange(const std::string& text);
 
 // "1G" or "1G,2M": page sizes in order of preference.
 absl::StatusOr<std::vector<PageSize>> ParsePageSizes(const std::string& text);

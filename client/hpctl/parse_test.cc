@@ -159,5 +159,22 @@ TEST(AllocationTest, Refusals) {
               HasSubstr("--size"));
 }
 
+TEST(ParseRangeTest, WithAndWithoutASegment) {
+  EXPECT_EQ(ParseRange("4M+2M").value(),
+            (client::LeaseRange{0, MiB(4), MiB(2)}));
+  EXPECT_EQ(ParseRange("0+1GiB").value(),
+            (client::LeaseRange{0, MiB(0), GiB(1)}));
+  EXPECT_EQ(ParseRange("12:2097152+512K").value(),
+            (client::LeaseRange{12, MiB(2), KiB(512)}));
+  for (const char* bad :
+       {"", "4M", "4M+", "+2M", "4M+0", "4M+2M+2M", "4M+-2M", "-4M+2M",
+        ":4M+2M", "x:4M+2M", "-1:4M+2M", "1:2:4M+2M", "4294967296:0+2M",
+        "4M-6M", "1:4M", "4Q+2M"}) {
+    EXPECT_EQ(ParseRange(bad).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << bad;
+  }
+}
+
 }  // namespace
 }  // namespace hugepool::hpctl
