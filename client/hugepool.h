@@ -380,8 +380,8 @@ typedef struct hp_range {
  *
  * Errors: HP_INVALID_ARGUMENT with BAD_REQUEST: no ranges at all, or one is not in
  * its segment or not of whole pages, or two overlap, or they are too many.
- * HP_FAILED_PRECONDITION: part of one was released before, or a forked child
- * calls. HP_RESOURCE_EXHAUSTED: vm.max_map_count is in the way. HP_NOT_FOUND with
+ * HP_FAILED_PRECONDITION: part of one was released before, or the daemon's kernel
+ * cannot tell who holds memory, or a forked child calls. HP_RESOURCE_EXHAUSTED: vm.max_map_count is in the way. HP_NOT_FOUND with
  * LEASE_GONE: the lease has ended. HP_UNIMPLEMENTED: an older daemon. */
 HP_EXPORT int hp_release_ranges(hp_lease* lease, const hp_range* ranges,
                                 size_t count, hp_error* error);

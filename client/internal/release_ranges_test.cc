@@ -302,6 +302,20 @@ TEST_P(ReleaseRangesTest, WithoutAnAnswerTheRangesStayOutOfReach) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// ABORTED is no word on what was done.
+TEST_P(ReleaseRangesTest, ACallThatWasAbortedCanBeMadeAgain) {
+  HeldLease held = Acquire();
+  Faults faults;
+  faults.deny_parts = absl::StatusCode::kAborted;
+  daemon_.SetFaults(faults);
+  const std::vector<LeaseRange> ranges = {{0, MiB(0), MiB(2)}};
+  EXPECT_EQ(Release(&held, ranges).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Pages(held), "0111");
+  daemon_.SetFaults({});
+  EXPECT_TRUE(Release(&held, ranges).ok());
+  EXPECT_EQ(ReleasedPages(held), "1000");
+}
+
 // What it says then looks like a refusal.
 TEST_P(ReleaseRangesTest, ADaemonThatEndsTheConnectionHasNotRefused) {
   if (GetParam()) GTEST_SKIP() << "gRPC has answers only";
