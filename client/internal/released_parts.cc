@@ -13,8 +13,9 @@
 namespace hugepool::client {
 namespace {
 
+// The words are the daemon's.
 std::string Text(const LeaseRange& r) {
-  return absl::StrCat(ToString(r.size), " from offset ", r.offset.value(),
+  return absl::StrCat(r.size.value(), " bytes from byte ", r.offset.value(),
                       " of segment ", r.segment);
 }
 
@@ -25,33 +26,30 @@ absl::Status Bad(const std::string& what, const char* hint) {
   return WithDetail(absl::InvalidArgumentError(what), detail);
 }
 
+absl::Status BadRange(const LeaseRange& r, const std::string& what,
+                      const char* hint) {
+  return Bad(absl::StrCat("ranges: ", Text(r), " ", what), hint);
+}
+
 Bytes EndOf(const LeaseRange& r) { return r.offset + r.size; }
 
 // Afterwards the end of the range is known not to overflow.
 absl::Status CheckOne(const v1::Lease& lease, const LeaseRange& r) {
   if (r.segment >= static_cast<uint32_t>(lease.segments_size())) {
-    return Bad(
-        absl::StrCat("a range of segment ", r.segment, ", but the lease has ",
-                     lease.segments_size(), " segments"),
-        "segments are counted from 0");
+    return BadRange(r, "is no segment of the lease",
+                    "segments are counted from 0");
   }
   const auto& segment = lease.segments(static_cast<int>(r.segment));
-  if (r.size == Bytes()) {
-    return Bad(absl::StrCat("a range of no bytes: ", Text(r)),
-               "leave out what is empty");
+  const uint64_t page = segment.page_size();
+  if (page == 0 || r.size == Bytes() || r.offset.value() % page != 0 ||
+      r.size.value() % page != 0) {
+    return BadRange(
+        r, absl::StrCat("are not whole pages of ", ToString(Bytes(page))),
+        "only whole pages can be given up");
   }
   if (r.offset.value() > segment.granted_bytes() ||
       r.size.value() > segment.granted_bytes() - r.offset.value()) {
-    return Bad(
-        absl::StrCat("a range that is not in its segment of ",
-                     ToString(Bytes(segment.granted_bytes())), ": ", Text(r)),
-        "offset and size are bytes within the segment");
-  }
-  const uint64_t page = segment.page_size();
-  if (page == 0 || r.offset.value() % page != 0 || r.size.value() % page != 0) {
-    return Bad(absl::StrCat("a range that is not of whole pages of ",
-                            ToString(Bytes(page)), ": ", Text(r)),
-               "offset and size are multiples of the segment's page size");
+    return BadRange(r, "are not in it", "the segment is shorter");
   }
   return absl::OkStatus();
 }
@@ -67,9 +65,8 @@ absl::StatusOr<std::vector<LeaseRange>> Join(std::vector<LeaseRange> ranges) {
     } else if (EndOf(joined.back()) == r.offset) {
       joined.back().size += r.size;
     } else {
-      return Bad(absl::StrCat("ranges that overlap: ", Text(r),
-                              " lies in what another one covers"),
-                 "name every page once");
+      return BadRange(r, absl::StrCat("overlap ", Text(joined.back())),
+                      "name each page once");
     }
   }
   return joined;
@@ -104,8 +101,8 @@ absl::StatusOr<ReleasedParts::Checked> ReleasedParts::Check(
     if (before == parts->second.begin()) continue;
     --before;
     if (before->first + before->second <= r.offset) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "some of the ", Text(r), " was released before: name every page once"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("ranges: a page of ", Text(r), " was released before"));
   }
   return checked;
 }

@@ -34,29 +34,29 @@ TEST(ReleasedPartsTest, BadRangesAreRefused) {
   const std::vector<std::pair<std::vector<LeaseRange>, std::string>> bad = {
       {{}, "no ranges to release were given"},
       {{{2, MiB(0), MiB(2)}},
-       "a range of segment 2, but the lease has 2 segments"},
-      {{{~0u, MiB(0), MiB(2)}}, "a range of segment 4294967295"},
+       "ranges: 2097152 bytes from byte 0 of segment 2 is no segment of the "
+       "lease"},
+      {{{~0u, MiB(0), MiB(2)}}, "is no segment of the lease"},
       {{{0, MiB(2), MiB(0)}},
-       "a range of no bytes: 0 B from offset 2097152 of segment 0"},
+       "ranges: 0 bytes from byte 2097152 of segment 0 are not whole pages of "
+       "2 "
+       "MiB"},
       {{{0, MiB(6), MiB(4)}},
-       "a range that is not in its segment of 8 MiB: 4 MiB from offset 6291456 "
-       "of segment 0"},
-      {{{0, MiB(8), MiB(2)}}, "not in its segment"},
-      {{{0, Bytes(kTop - MiB(2).value() + 1), MiB(2)}}, "not in its segment"},
-      {{{0, MiB(2), Bytes(kTop - MiB(2).value() + 1)}}, "not in its segment"},
-      {{{0, MiB(1), MiB(2)}},
-       "a range that is not of whole pages of 2 MiB: 2 MiB from offset 1048576 "
-       "of segment 0"},
-      {{{0, MiB(0), Bytes(4096)}}, "not of whole pages of 2 MiB"},
-      {{{1, MiB(0), MiB(2)}}, "not of whole pages of 1 GiB"},
-      {{{1, MiB(2), GiB(1)}}, "not of whole pages of 1 GiB"},
+       "ranges: 4194304 bytes from byte 6291456 of segment 0 are not in it"},
+      {{{0, MiB(8), MiB(2)}}, "are not in it"},
+      {{{0, Bytes(kTop - MiB(2).value() + 1), MiB(2)}}, "are not in it"},
+      {{{0, MiB(2), Bytes(kTop - MiB(2).value() + 1)}}, "are not in it"},
+      {{{0, MiB(1), MiB(2)}}, "are not whole pages of 2 MiB"},
+      {{{0, MiB(0), Bytes(4096)}}, "are not whole pages of 2 MiB"},
+      {{{1, MiB(0), MiB(2)}}, "are not whole pages of 1 GiB"},
+      {{{1, MiB(2), GiB(1)}}, "are not whole pages of 1 GiB"},
       {{{0, MiB(4), MiB(2)}, {0, MiB(0), MiB(2)}, {0, MiB(4), MiB(2)}},
-       "ranges that overlap: 2 MiB from offset 4194304 of segment 0 lies in "
-       "what another one covers"},
+       "ranges: 2097152 bytes from byte 4194304 of segment 0 overlap 2097152 "
+       "bytes from byte 4194304 of segment 0"},
       {{{0, MiB(0), MiB(8)}, {0, MiB(2), MiB(2)}}, "overlap"},
       {{{0, MiB(0), MiB(4)}, {0, MiB(2), MiB(4)}}, "overlap"},
       // A good one does not help a bad one.
-      {{{0, MiB(0), MiB(2)}, {0, MiB(7), MiB(2)}}, "not in its segment"},
+      {{{0, MiB(0), MiB(2)}, {0, MiB(6), MiB(4)}}, "are not in it"},
   };
   for (const auto& [ranges, text] : bad) {
     const auto checked = parts.Check(Lease(), ranges);
