@@ -160,7 +160,8 @@ absl::StatusOr<Bytes> LeaseParts::Release(
     again += noted.again;
   }
   if (again.value() > 0) {
-    return absl::FailedPreconditionError(
+    // Not what is said of ranges that were refused: this has had an effect.
+    return absl::AbortedError(
         absl::StrCat("ranges: ", again.value(),
                      " pages were released by another call at the same time; "
                      "the rest is released"));

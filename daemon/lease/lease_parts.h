@@ -46,8 +46,9 @@ class LeaseParts {
 
   // Notes all pages of `ranges` as given up; their bytes. BAD_REQUEST where a range
   // is not whole pages of a segment or overlaps another; FAILED_PRECONDITION where
-  // one was released before. Nothing is noted then, unless two calls release the
-  // same page at the same time: the later one finds out when it has noted the rest.
+  // one was released before; nothing is noted then. ABORTED where two calls release
+  // the same page at the same time: the later one finds out when it has noted the
+  // rest.
   absl::StatusOr<Bytes> Release(const std::vector<ReleaseRange>& ranges,
                                 absl::Time now, Queued* queued) const;
   // The lease has ended: what was deferred of it leaves the queues.

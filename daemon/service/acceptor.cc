@@ -86,8 +86,11 @@ void Acceptor::Take(UniqueFd connection, const ListenerSpec& spec) {
     return;
   }
   RefuseDescriptors(connection.get());
-  identities_->Set(connection.get(),
-                   CallerOf(*peer, spec, domains_, daemon_uid_));
+  if (!identities_->Set(connection.get(),
+                        CallerOf(*peer, spec, domains_, daemon_uid_))) {
+    Log(LogLevel::kError, "a connection beyond the millionth is closed");
+    return;
+  }
   // gRPC owns the descriptor from here on.
   grpc::AddInsecureChannelFromFd(server_, connection.release());
 }

@@ -1,5 +1,7 @@
 #include "daemon/service/identities.h"
 
+#include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -7,11 +9,29 @@
 
 namespace hugepool::service {
 
-void Identities::Set(int fd, Caller caller) {
+Identities::~Identities() {
+  // relaxed: nobody else has us any more.
+  for (auto& chunk : chunks_) delete chunk.load(std::memory_order_relaxed);
+}
+
+bool Identities::Set(int fd, Caller caller) {
   const auto index = static_cast<size_t>(fd);
-  MutexLock lock(&mu_);
-  if (callers_.size() <= index) callers_.resize(index + 1);
-  callers_[index] = std::move(caller);
+  if (fd < 0 || index >= kChunks * kPerChunk) return false;
+  auto made = std::make_unique<const Caller>(std::move(caller));
+  {
+    MutexLock lock(&mu_);
+    std::atomic<Chunk*>& slot = chunks_[index / kPerChunk];
+    // relaxed: written under mu_ only.
+    Chunk* chunk = slot.load(std::memory_order_relaxed);
+    if (chunk == nullptr) {
+      chunk = new Chunk;
+      // release: with the acquire in Find().
+      slot.store(chunk, std::memory_order_release);
+    }
+    (*chunk)[index % kPerChunk].Replace(std::move(made), guard_);
+  }
+  guard_.Collect();
+  return true;
 }
 
 std::optional<Caller> Identities::Find(std::string_view peer) const {
@@ -21,9 +41,15 @@ std::optional<Caller> Identities::Find(std::string_view peer) const {
   if (!absl::SimpleAtoi(AbslView(peer.substr(kPrefix.size())), &fd)) {
     return std::nullopt;
   }
-  MutexLock lock(&mu_);
-  if (fd >= callers_.size()) return std::nullopt;
-  return callers_[fd];
+  if (fd >= kChunks * kPerChunk) return std::nullopt;
+  // acquire: with the release in Set().
+  const Chunk* const chunk =
+      chunks_[fd / kPerChunk].load(std::memory_order_acquire);
+  if (chunk == nullptr) return std::nullopt;
+  const ReadGuard::Scope scope(guard_);
+  const Caller* const caller = (*chunk)[fd % kPerChunk].Load(scope);
+  if (caller == nullptr) return std::nullopt;
+  return *caller;
 }
 
 }  // namespace hugepool::service

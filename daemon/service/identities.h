@@ -2,12 +2,15 @@
 #ifndef HUGEPOOL_DAEMON_SERVICE_IDENTITIES_H_
 #define HUGEPOOL_DAEMON_SERVICE_IDENTITIES_H_
 
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "daemon/base/mutex.h"
+#include "daemon/base/read_guard.h"
 #include "daemon/lease/types.h"
 
 namespace hugepool::service {
@@ -25,19 +28,35 @@ struct Caller {
 // entry is never removed, only replaced when the number is accepted again. That
 // cannot happen under a call that still asks: gRPC keeps a connection's
 // descriptor open for as long as one of its calls lives.
+//
+// Looking takes no lock: every call begins with it, and releases of ranges are to
+// meet no other lock than that of their queue.
 class Identities {
  public:
-  // To be called before gRPC gets the descriptor.
-  void Set(int fd, Caller caller) HP_EXCLUDES(mu_);
+  Identities() = default;
+  ~Identities();
+  Identities(const Identities&) = delete;
+  Identities& operator=(const Identities&) = delete;
+
+  // To be called before gRPC gets the descriptor. False: no number that a
+  // descriptor can have here.
+  bool Set(int fd, Caller caller) HP_EXCLUDES(mu_);
 
   // The caller of a connection by ServerContext::peer(); nullopt where it is
   // none of ours, which must be refused.
-  std::optional<Caller> Find(std::string_view peer) const HP_EXCLUDES(mu_);
+  std::optional<Caller> Find(std::string_view peer) const;
 
  private:
-  mutable Mutex mu_;
-  // Index: the descriptor. Small: the kernel gives the lowest free number.
-  std::vector<std::optional<Caller>> callers_ HP_GUARDED_BY(mu_);
+  // The most descriptors that a process can be allowed is fs.nr_open, a million by
+  // default.
+  static constexpr size_t kPerChunk = 1024;
+  static constexpr size_t kChunks = 1024;
+  using Chunk = std::array<GuardedPtr<const Caller>, kPerChunk>;
+
+  Mutex mu_;  // of those who set
+  mutable ReadGuard guard_;
+  // By descriptor; made when the first one is needed, and never freed before us.
+  std::array<std::atomic<Chunk*>, kChunks> chunks_ = {};
 };
 
 }  // namespace hugepool::service
