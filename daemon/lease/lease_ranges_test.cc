@@ -114,6 +114,20 @@ TEST_F(LeaseRangesTest, AboveTheWatermarkNothingIsTaken) {
   for (uint64_t p = 0; p < 8; ++p) EXPECT_TRUE(IsFilled(lease, p)) << p;
 }
 
+TEST_F(LeaseRangesTest, AfterAMinuteTheyAreTakenAllTheSame) {
+  const Lease lease = Hold(session_, Spec(8));
+  Fill(lease);
+  ASSERT_TRUE(Release(lease, {Range(0, 3)}).ok());
+  Advance(absl::Seconds(59));
+  EXPECT_EQ(SizeOf(lease), Pages(8));
+  Advance(absl::Seconds(1));
+  EXPECT_EQ(SizeOf(lease), Pages(5));
+  EXPECT_EQ(Charged(Who(1000)), Pages(5));
+  EXPECT_EQ(deferred_->stats().length, 0u);
+  EXPECT_EQ(Clean(), PageCount(11)) << "built anew";
+  for (uint64_t p = 3; p < 8; ++p) EXPECT_TRUE(IsFilled(lease, p)) << p;
+}
+
 TEST_F(LeaseRangesTest, ALeaseThatComesBackWholeLeavesTheQueueUnsplit) {
   const Lease lease = Hold(session_, Spec(8));
   ASSERT_TRUE(Release(lease, {Range(0, 2), Range(4, 1)}).ok());

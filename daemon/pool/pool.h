@@ -390,6 +390,9 @@ class Pool {
   std::deque<SlotId> to_prepare_ HP_GUARDED_BY(mu_);
   std::list<VerifyPass> passes_ HP_GUARDED_BY(mu_);
   std::set<ExtentId> recount_ HP_GUARDED_BY(mu_);  // their pages, when there is time
+  // One was handed out since other work could be taken: who punches pages without
+  // end does not keep stewards from that.
+  bool counted_ HP_GUARDED_BY(mu_) = false;
   bool splitting_ HP_GUARDED_BY(mu_) = false;  // between the watermarks
   PageCount gone_ HP_GUARDED_BY(mu_);
   Bytes split_ HP_GUARDED_BY(mu_);

@@ -57,10 +57,13 @@ std::optional<WorkItem> Pool::StartSplitLocked(ExtentId id) {
 }
 
 std::optional<WorkItem> Pool::TakeRecount() {
-  while (!recount_.empty()) {
+  while (!counted_ && !recount_.empty()) {
     const ExtentId id = *recount_.begin();
     recount_.erase(recount_.begin());
-    if (auto item = StartSplitLocked(id)) return item;
+    if (auto item = StartSplitLocked(id)) {
+      counted_ = true;
+      return item;
+    }
   }
   return std::nullopt;
 }

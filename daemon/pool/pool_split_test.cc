@@ -30,6 +30,9 @@ class PoolSplitTest : public PoolFixture {
   Job Start(SlotId slot) {
     return Job(pool_->StartSplit(table_->id(slot)));
   }
+  void OtherWork() {
+    while (auto work = Work()) SettleDone(std::move(work));
+  }
   PoolNews Split(SlotId slot, uint64_t there) {
     auto split = Start(slot);
     EXPECT_TRUE(split.has_value());
@@ -186,10 +189,14 @@ TEST_F(PoolSplitTest, AChangedOneIsCountedAndSoAreThoseThatLackPages) {
   EXPECT_EQ(SettleDone(std::move(count)).shrunk.size(), 1u);
   EXPECT_FALSE(Quick().has_value());
   pool_->RecountShrunk();
+  EXPECT_FALSE(Quick().has_value()) << "other work has its turn first";
+  EXPECT_EQ(pool_->NextLook(), absl::InfinitePast());
+  OtherWork();
   count = Quick();
   ASSERT_TRUE(count.has_value());
   EXPECT_EQ(count->slot, slots_[2]);
   SettleDone(std::move(count));
+  OtherWork();
   EXPECT_FALSE(Quick().has_value());
   // One that has ended meanwhile is not.
   pool_->RecountShrunk();

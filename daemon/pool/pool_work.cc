@@ -61,6 +61,7 @@ std::optional<WorkItem> Pool::TakeRetire() {
 std::optional<WorkItem> Pool::TakeWork(
     absl::Time now, const std::optional<sys::KernelCounters>& kernel) {
   MutexLock lock(&mu_);
+  counted_ = false;
   NoteKernel(kernel);
   if (auto preparation = TakePreparation()) return preparation;
   if (!dirty_.empty()) {
@@ -114,6 +115,7 @@ absl::Time Pool::NextLook() const {
   MutexLock lock(&mu_);
   absl::Time next = absl::InfiniteFuture();
   if (!looks_.empty()) next = looks_.begin()->first;
+  if (!recount_.empty()) next = absl::InfinitePast();
   if (filling_ && build_after_ != absl::InfinitePast()) {
     next = std::min(next, build_after_);
   }

@@ -17,6 +17,9 @@ namespace {
 // kernel some milliseconds.
 constexpr int kSplitBatch = 16;
 constexpr PageCount kSplitAtOnce{256};
+// What was released so long ago is given back though nobody is short of it: its
+// holder stays charged until then.
+constexpr absl::Duration kSplitAge = absl::Minutes(1);
 
 }  // namespace
 
@@ -138,7 +141,8 @@ bool Steward::Build() {
 bool Steward::SplitOne(DeferredQueue::Item& item) {
   DeferredExtent& extent = *item.extent;
   Pool& pool = *extent.pool();
-  const PageCount wanted = pool.WantsSplit();
+  PageCount wanted = pool.WantsSplit();
+  if (item.since + kSplitAge <= deps_.clock->Now()) wanted = kSplitAtOnce;
   if (wanted.value() == 0) return false;
   auto work = pool.StartSplit(extent.id());
   if (!work.has_value()) return false;
@@ -150,7 +154,11 @@ bool Steward::SplitOne(DeferredQueue::Item& item) {
 // never can be.
 bool Steward::Split() {
   if (deps_.deferred == nullptr) return false;
-  if (std::none_of(deps_.pools.begin(), deps_.pools.end(), [](Pool* pool) {
+  const absl::Time oldest = deps_.deferred->stats().oldest;
+  if (oldest == absl::InfiniteFuture()) return false;
+  const bool old = oldest + kSplitAge <= deps_.clock->Now();
+  if (!old &&
+      std::none_of(deps_.pools.begin(), deps_.pools.end(), [](Pool* pool) {
         return pool->WantsSplit().value() > 0;
       })) {
     return false;
@@ -172,7 +180,8 @@ bool Steward::Step() {
   deps_.worker.engine->Calm();
   if (AnybodyWaits()) deps_.worker.engine->Hurry();
   if (DoQuickWork()) return true;
-  return Build() || Split();
+  // What is quick and would keep the rest waiting comes after it.
+  return Build() || Split() || DoQuickWork();
 }
 
 void Steward::Run() {
