@@ -175,6 +175,22 @@ absl::Status RawClient::Attach(const v1::AttachRequest& request,
 absl::Status RawClient::Release(const std::string& lease_id) {
   v1::ReleaseRequest request;
   request.set_lease_id(lease_id);
+  return SendRelease(std::move(request));
+}
+
+absl::Status RawClient::ReleasePart(const std::string& lease_id,
+                                    uint32_t segment, uint64_t offset,
+                                    uint64_t size) {
+  v1::ReleaseRequest request;
+  request.set_lease_id(lease_id);
+  v1::ReleaseRequest::Range* const range = request.add_ranges();
+  range->set_segment(segment);
+  range->set_offset(offset);
+  range->set_size_bytes(size);
+  return SendRelease(std::move(request));
+}
+
+absl::Status RawClient::SendRelease(v1::ReleaseRequest request) {
   if (over_fd_) {
     v1::Call call;
     *call.mutable_release() = std::move(request);

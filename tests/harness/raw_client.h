@@ -89,6 +89,9 @@ class RawClient {
   absl::Status Attach(const v1::AttachRequest& request,
                       v1::AttachResponse* response);
   absl::Status Release(const std::string& lease_id);
+  // A part of a segment.
+  absl::Status ReleasePart(const std::string& lease_id, uint32_t segment,
+                           uint64_t offset, uint64_t size);
   // Reads frames until all of the request's have come.
   absl::StatusOr<RawGrant> Collect(const std::string& request_id,
                                    absl::Duration timeout);
@@ -96,6 +99,7 @@ class RawClient {
   std::string NewRequestId();
 
  private:
+  absl::Status SendRelease(v1::ReleaseRequest request);
   RawClient(client::FrameSocket frames, const std::string& dir);
   // Sends the call and reads until its answer is whole; grants that come before
   // are kept for Collect().

@@ -7,14 +7,19 @@
 // the patterns, so that memory that two have at a time is seen. Reports a line
 // for each lease, "lease bytes=N", and "violation ..." for what must not be.
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -67,6 +72,11 @@ class RandomClient {
   bool UseGrant(const v1::Lease& lease, RawGrant grant);
   void CheckZero(const v1::Lease& lease, const RawGrant& grant,
                  const std::vector<client::MappedRange>& ranges);
+  // Releases some pages, or punches some as it may, and goes on without them.
+  // False where the session is not usable any more.
+  bool GiveUpSome(const v1::Lease& lease,
+                  const std::vector<client::MappedRange>& ranges);
+  // Of what it did not give up.
   void CheckPattern(const std::vector<client::MappedRange>& ranges, Seed seed);
   void Violation(const std::string& what) { Say("violation " + what); }
 
@@ -75,6 +85,9 @@ class RandomClient {
   std::unique_ptr<RawClient> client_;
   uint32_t lease_number_ = 0;
   uint64_t bytes_ = 0;  // looked at for the lease at hand
+  uint64_t page_ = 0;   // of the lease at hand, bytes
+  // Pages of it that were given up: segment, and offset in it.
+  std::set<std::pair<size_t, uint64_t>> given_up_;
 };
 
 int RandomClient::Run() {
@@ -163,6 +176,8 @@ bool RandomClient::UseGrant(const v1::Lease& lease, RawGrant grant) {
   CheckZero(lease, grant, *ranges);
   if (!client_->Ack(grant).ok()) return false;
   MayDie("after it acknowledged");
+  page_ = lease.segments(0).page_size();
+  given_up_.clear();
   const Seed seed = options_.owner * kLeasesPerOwner +
                     (lease_number_ & (kLeasesPerOwner - 1)) + 1;
   uint64_t word = 0;
@@ -172,6 +187,11 @@ bool RandomClient::UseGrant(const v1::Lease& lease, RawGrant grant) {
   }
   if (Chance(30)) usleep(static_cast<useconds_t>(Below(20000)));
   MayDie("while it holds memory");
+  if (Chance(30)) {
+    if (!GiveUpSome(lease, *ranges)) return false;
+    if (Chance(30)) usleep(static_cast<useconds_t>(Below(20000)));
+    MayDie("after it gave up parts");
+  }
   CheckPattern(*ranges, seed);
   Say(absl::StrCat("lease bytes=", bytes_));
   const bool tell_first = Chance(30);
@@ -217,15 +237,50 @@ void RandomClient::CheckZero(const v1::Lease& lease, const RawGrant& grant,
   }
 }
 
+bool RandomClient::GiveUpSome(const v1::Lease& lease,
+                              const std::vector<client::MappedRange>& ranges) {
+  const size_t segment = Below(ranges.size());
+  char* const start = static_cast<char*>(ranges[segment].address());
+  const uint64_t pages = ranges[segment].size().value() / page_;
+  const uint64_t first = Below(pages);
+  const uint64_t count = 1 + Below(std::min<uint64_t>(4, pages - first));
+  for (uint64_t p = first; p < first + count; ++p) {
+    given_up_.emplace(segment, p * page_);
+  }
+  if (Chance(30)) {
+    // It may: nobody is told but by the kernel.
+    if (madvise(start + first * page_, count * page_, MADV_REMOVE) != 0) {
+      Violation(absl::StrCat("punching: errno ", errno));
+    }
+    return true;
+  }
+  const absl::Status released =
+      client_->ReleasePart(lease.lease_id(), static_cast<uint32_t>(segment),
+                           first * page_, count * page_);
+  // A NAMED lease may have ended in time.
+  if (!released.ok() && released.code() != absl::StatusCode::kUnavailable &&
+      lease.lifetime() != v1::LIFETIME_NAMED) {
+    Violation("ReleasePart: " + released.ToString());
+  }
+  return released.code() != absl::StatusCode::kUnavailable;
+}
+
 void RandomClient::CheckPattern(const std::vector<client::MappedRange>& ranges,
                                 Seed seed) {
   uint64_t word = 0;
-  for (const client::MappedRange& range : ranges) {
-    const uint64_t bad =
-        CountForeignWords(range.address(), range.size().value(), seed, word);
-    word += range.size().value() / 8;
-    bytes_ += range.size().value();
-    if (bad != 0) Violation(absl::StrCat(bad, " words are somebody else's"));
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    for (uint64_t at = 0; at < ranges[i].size().value(); at += page_) {
+      if (!given_up_.contains({i, at})) {
+        const uint64_t bad =
+            CountForeignWords(static_cast<char*>(ranges[i].address()) + at,
+                              page_, seed, word);
+        bytes_ += page_;
+        if (bad != 0) {
+          Violation(absl::StrCat(bad, " words are somebody else's"));
+        }
+      }
+      word += page_ / 8;
+    }
   }
 }
 
