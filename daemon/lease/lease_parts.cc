@@ -128,12 +128,12 @@ absl::StatusOr<std::vector<LeaseParts::Pages>> LeaseParts::Resolve(
 }
 
 // The first of several makes it; the others' is dropped.
-DeferredExtent& LeaseParts::DeferredOf(const Part& part) {
+DeferredExtent& LeaseParts::DeferredOf(const Part& part) const {
   // acquire: with the exchange below.
   DeferredExtent* known = part.deferred.load(std::memory_order_acquire);
   if (known != nullptr) return *known;
   DeferredRef made =
-      DeferredExtent::Make(part.queue, part.pool, part.extent,
+      DeferredExtent::Make(part.queue, part.pool, part.extent, id_,
                            part.page_size.Floor(part.size));
   // release: publishes what was made. acquire: sees another's.
   if (part.deferred.compare_exchange_strong(known, made.get(),
@@ -175,7 +175,7 @@ void LeaseParts::End() const {
     DeferredExtent* const deferred =
         parts_[i].deferred.load(std::memory_order_acquire);
     // One that is made after this look is queued in vain: the pool does not have
-    // its extent held any more, and it is dropped.
+    // the extent held by this lease any more, and it is dropped.
     if (deferred != nullptr) parts_[i].queue->Remove(*deferred);
   }
 }

@@ -77,7 +77,7 @@ class LeaseParts {
       const std::vector<ReleaseRange>& ranges) const;
   absl::Status ResolveOne(const ReleaseRange& range,
                           std::vector<Pages>* pages) const;
-  static DeferredExtent& DeferredOf(const Part& part);
+  DeferredExtent& DeferredOf(const Part& part) const;
 
   const LeaseId id_;
   const Identity owner_;

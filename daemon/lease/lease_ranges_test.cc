@@ -235,6 +235,33 @@ TEST_F(LeaseRangesTest, APoolThatLetsGoCannotTakeParts) {
             absl::StatusCode::kFailedPrecondition);
 }
 
+// A release that began before its lease ended can come after the next lease has
+// the same extent, cleared in place: it must not lose a page for that.
+TEST_F(LeaseRangesTest, ALateReleaseDoesNothingToTheNextLeaseOfTheExtent) {
+  const Identity reuse = Who(1003, "reuse");
+  const SessionId session = Open(reuse).id;
+  AcquireSpec spec = Spec(16);
+  spec.is_private = true;
+  const Lease before = Hold(session, spec);
+  const LeaseParts late(before, *host_, [this](const class Pool&) {
+    return deferred_.get();
+  });
+  ASSERT_TRUE(manager_->Release(reuse, before.id, "").ok());
+  Drop(before.id);
+  Settle();
+  spec.request_id += "b";
+  const Lease after = Hold(session, spec);
+  ASSERT_EQ(after.extents[0].id, before.extents[0].id) << "reused in place";
+  Fill(after);
+  LeaseParts::Queued queued;
+  ASSERT_TRUE(late.Release({Range(0, 16)}, clock_.Now(), &queued).ok());
+  EXPECT_GT(deferred_->stats().length, 0u);
+  Advance(absl::Minutes(2));
+  EXPECT_EQ(deferred_->stats().length, 0u) << "dropped";
+  EXPECT_EQ(Pool().split, Bytes(0));
+  for (uint64_t p = 0; p < 16; ++p) EXPECT_TRUE(IsFilled(after, p)) << p;
+}
+
 // What a holder does to its memory by itself (T3, K4): noticed, and of use to
 // others.
 TEST_F(LeaseRangesTest, T3WhatAHolderPunchesIsNoticedAndGivenToOthers) {
@@ -279,7 +306,8 @@ TEST_F(LeaseRangesTest, ACopyOfAPartlyReleasedLeaseHasZerosThere) {
   const Lease lease = Hold(session_, Spec(4));
   Fill(lease);
   ASSERT_TRUE(Release(lease, {Range(1, 1)}).ok());
-  auto split = host_->pools()[0]->StartSplit(lease.extents[0].id);
+  auto split = host_->pools()[0]->StartSplit(
+      lease.extents[0].id, lease.id);
   ASSERT_TRUE(split.has_value());
   (void)host_->pools()[0]->Settle(*std::move(split), WorkOutcome::kDone, "",
                                   clock_.Now());

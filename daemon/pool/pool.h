@@ -232,11 +232,13 @@ class Pool {
   // short and the kernel has none for it: from the low watermark on until the
   // high one is reached, or for those who wait.
   PageCount WantsSplit() HP_EXCLUDES(mu_);
-  // An item to give pages of that held extent back (WorkItem::runs); nullopt:
-  // not now.
-  std::optional<WorkItem> StartSplit(ExtentId id) HP_EXCLUDES(mu_);
-  // Whether it may be had later: a living lease holds it, and we its descriptor.
-  bool MaySplit(ExtentId id) const HP_EXCLUDES(mu_);
+  // An item to give pages of an extent back that `lease` holds (WorkItem::runs);
+  // nullopt: not now. The lease is asked for because an extent that is cleared in
+  // place goes to the next one under the same id.
+  std::optional<WorkItem> StartSplit(ExtentId id, LeaseId lease)
+      HP_EXCLUDES(mu_);
+  // Whether it may be had later: the lease lives, and we have the descriptor.
+  bool MaySplit(ExtentId id, LeaseId lease) const HP_EXCLUDES(mu_);
   // Has the pages of extents counted of which some are gone, since a holder that
   // touches one has it again, and nothing tells.
   void RecountShrunk() HP_EXCLUDES(mu_);

@@ -35,13 +35,17 @@ bool Pool::MaySplitLocked(ExtentId id) const {
   return held && !it->second.ended && !it->second.let_go;
 }
 
-bool Pool::MaySplit(ExtentId id) const {
+bool Pool::MaySplit(ExtentId id, LeaseId lease) const {
   MutexLock lock(&mu_);
-  return MaySplitLocked(id);
+  return MaySplitLocked(id) && table_->lease(ExtentTable::SlotOf(id)) == lease;
 }
 
-std::optional<WorkItem> Pool::StartSplit(ExtentId id) {
+std::optional<WorkItem> Pool::StartSplit(ExtentId id, LeaseId lease) {
   MutexLock lock(&mu_);
+  if (!MaySplitLocked(id) ||
+      table_->lease(ExtentTable::SlotOf(id)) != lease) {
+    return std::nullopt;
+  }
   return StartSplitLocked(id);
 }
 

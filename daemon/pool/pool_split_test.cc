@@ -28,7 +28,7 @@ class PoolSplitTest : public PoolFixture {
     EXPECT_FALSE(Work().has_value());
   }
   Job Start(SlotId slot) {
-    return Job(pool_->StartSplit(table_->id(slot)));
+    return Job(pool_->StartSplit(table_->id(slot), kLease));
   }
   void OtherWork() {
     while (auto work = Work()) SettleDone(std::move(work));
@@ -113,21 +113,25 @@ TEST_F(PoolSplitTest, WhatCouldNotBeCountedIsAsItWas) {
 TEST_F(PoolSplitTest, OnlyAHeldExtentOfThatLife) {
   const SlotId slot = Take(4, Terms());
   const ExtentId id = table_->id(slot);
-  EXPECT_FALSE(pool_->MaySplit(id)) << "granted";
-  EXPECT_FALSE(pool_->StartSplit(id).has_value());
+  EXPECT_FALSE(pool_->MaySplit(id, kLease)) << "granted";
+  EXPECT_FALSE(pool_->StartSplit(id, kLease).has_value());
   Open(slot);
   pool_->Held(slot);
-  EXPECT_TRUE(pool_->MaySplit(id));
-  EXPECT_FALSE(pool_->MaySplit(ExtentId(id.value() + (uint64_t{1} << 32))));
+  EXPECT_TRUE(pool_->MaySplit(id, kLease));
+  EXPECT_FALSE(
+      pool_->MaySplit(ExtentId(id.value() + (uint64_t{1} << 32)), kLease));
+  // The same extent, another's: what the one before gave up is not the other's.
+  EXPECT_FALSE(pool_->MaySplit(id, LeaseId(78)));
+  EXPECT_FALSE(pool_->StartSplit(id, LeaseId(78)).has_value());
   auto split = Start(slot);
   ASSERT_TRUE(split.has_value());
-  EXPECT_FALSE(pool_->StartSplit(id).has_value()) << "at work already";
-  EXPECT_TRUE(pool_->MaySplit(id)) << "later";
+  EXPECT_FALSE(pool_->StartSplit(id, kLease).has_value()) << "at work already";
+  EXPECT_TRUE(pool_->MaySplit(id, kLease)) << "later";
   SettleDone(std::move(split));
   Close(slot);
   Return(slot);
-  EXPECT_FALSE(pool_->MaySplit(id)) << "ended";
-  EXPECT_FALSE(pool_->StartSplit(id).has_value());
+  EXPECT_FALSE(pool_->MaySplit(id, kLease)) << "ended";
+  EXPECT_FALSE(pool_->StartSplit(id, kLease).has_value());
 }
 
 TEST_F(PoolSplitTest, AReturnMeanwhileIsFollowedUp) {
@@ -137,7 +141,7 @@ TEST_F(PoolSplitTest, AReturnMeanwhileIsFollowedUp) {
   Close(slots_[1]);
   Return(slots_[1]);
   EXPECT_EQ(State(slots_[1]), kSplitting);
-  EXPECT_FALSE(pool_->MaySplit(table_->id(slots_[1])));
+  EXPECT_FALSE(pool_->MaySplit(table_->id(slots_[1]), kLease));
   EXPECT_EQ(SettleDone(std::move(split)).shrunk.size(), 1u);
   EXPECT_EQ(State(slots_[1]), kReturning);
   auto probe = Quick();

@@ -24,8 +24,9 @@ DeferredRef::~DeferredRef() {
 }
 
 DeferredRef DeferredExtent::Make(DeferredQueue* queue, Pool* pool, ExtentId id,
-                                 PageCount pages) {
-  return DeferredRef::Adopt(new DeferredExtent(queue, pool, id, pages));
+                                 LeaseId lease, PageCount pages) {
+  return DeferredRef::Adopt(
+      new DeferredExtent(queue, pool, id, lease, pages));
 }
 
 DeferredExtent::~DeferredExtent() {

@@ -63,11 +63,13 @@ class DeferredExtent {
   // `queue` is that of the extent's node, and outlives it; `pool` is for those
   // who work on the extent, and only passed through.
   static DeferredRef Make(DeferredQueue* queue, Pool* pool, ExtentId id,
-                          PageCount pages);
+                          LeaseId lease, PageCount pages);
   DeferredExtent(const DeferredExtent&) = delete;
   DeferredExtent& operator=(const DeferredExtent&) = delete;
 
   ExtentId id() const { return id_; }
+  // Whose pages these are: the same extent can be another's by now.
+  LeaseId lease() const { return lease_; }
   Pool* pool() const { return pool_; }
   PageCount pages() const { return released_.pages(); }
   uint32_t references() const {
@@ -94,13 +96,19 @@ class DeferredExtent {
   friend class DeferredQueuePeer;  // of the test, which spoils them
   friend class DeferredRef;
 
-  DeferredExtent(DeferredQueue* queue, Pool* pool, ExtentId id, PageCount pages)
-      : queue_(queue), pool_(pool), id_(id), released_(pages) {}
+  DeferredExtent(DeferredQueue* queue, Pool* pool, ExtentId id, LeaseId lease,
+                 PageCount pages)
+      : queue_(queue),
+        pool_(pool),
+        id_(id),
+        lease_(lease),
+        released_(pages) {}
   ~DeferredExtent();
 
   DeferredQueue* const queue_;
   Pool* const pool_;
   const ExtentId id_;
+  const LeaseId lease_;
   ReleasedPages released_;
   std::atomic<uint32_t> references_{1};
 

@@ -124,6 +124,7 @@ class QueueWorld {
   void Renew(int e) {
     known_[e] = {++last_id_, std::vector<char>(kPages, 'k')};
     extents_[e] = DeferredExtent::Make(&queue_, nullptr, ExtentId(last_id_),
+                                       LeaseId(1),
                                        PageCount(kPages));
   }
   bool Lives(uint64_t id) const {

@@ -37,7 +37,7 @@ class DeferredQueueTest : public testing::Test {
   ~DeferredQueueTest() override { EXPECT_EQ(queue_.CheckInvariants(), Ok()); }
   static absl::Status Ok() { return absl::OkStatus(); }
   DeferredRef Make(uint64_t id) {
-    return DeferredExtent::Make(&queue_, nullptr, ExtentId(id), P(512));
+    return DeferredExtent::Make(&queue_, nullptr, ExtentId(id), LeaseId(1), P(512));
   }
   // `n` extents with a page released each, the first at second 1.
   std::vector<DeferredRef> MakeQueued(int n) {
@@ -75,7 +75,7 @@ TEST_F(DeferredQueueTest, ManyRangesOfAnExtentTakeTheLockOnce) {
 TEST_F(DeferredQueueTest, WithoutTheLookEachRangeTakesTheLock) {
   DeferredQueue queue({.look_first = false});
   const DeferredRef extent =
-      DeferredExtent::Make(&queue, nullptr, ExtentId(1), P(512));
+      DeferredExtent::Make(&queue, nullptr, ExtentId(1), LeaseId(1), P(512));
   for (uint64_t p = 0; p < 100; ++p) extent->Release(P(p), P(1), At(5));
   EXPECT_EQ(queue.stats().add_locks, 100u);
   EXPECT_EQ(queue.stats().early_exits, 0u);

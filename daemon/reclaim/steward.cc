@@ -144,7 +144,7 @@ bool Steward::SplitOne(DeferredQueue::Item& item) {
   PageCount wanted = pool.WantsSplit();
   if (item.since + kSplitAge <= deps_.clock->Now()) wanted = kSplitAtOnce;
   if (wanted.value() == 0) return false;
-  auto work = pool.StartSplit(extent.id());
+  auto work = pool.StartSplit(extent.id(), extent.lease());
   if (!work.has_value()) return false;
   work->runs = extent.released().TakePending(std::min(wanted, kSplitAtOnce));
   return Do(pool, std::move(work));
@@ -168,7 +168,8 @@ bool Steward::Split() {
   for (DeferredQueue::Item& item : deps_.deferred->TakeBatch(kSplitBatch)) {
     if (SplitOne(item)) did = true;
     const DeferredExtent& extent = *item.extent;
-    if (extent.released().Pending() && extent.pool()->MaySplit(extent.id())) {
+    if (extent.released().Pending() &&
+        extent.pool()->MaySplit(extent.id(), extent.lease())) {
       survivors.push_back(std::move(item));
     }
   }

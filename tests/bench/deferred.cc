@@ -49,7 +49,8 @@ Once Measure(int threads, bool look, bool scanner) {
   std::vector<DeferredRef> extents;
   for (uint64_t i = 1; i <= kExtents; ++i) {
     extents.push_back(
-        DeferredExtent::Make(&queue, nullptr, ExtentId(i), PageCount(kPages)));
+        DeferredExtent::Make(&queue, nullptr, ExtentId(i), LeaseId(1),
+                             PageCount(kPages)));
   }
   const absl::Time now = absl::Now();
   std::vector<double> cpu(static_cast<size_t>(threads), 0);
