@@ -85,6 +85,7 @@ void Pool::RecountShrunk() {
 // The books follow what is there.
 void Pool::NotePages(const WorkItem& item, PageCount there, PoolNews* news) {
   const SlotId slot = item.slot;
+  there = std::min(there, item.pages);  // what ordinary memory counts beside
   const PageCount before = table_->present(slot);
   if (there == before) return;
   const ExtentState state = table_->state(slot);
