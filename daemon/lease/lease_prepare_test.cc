@@ -317,14 +317,23 @@ TEST_F(LeasePrepareTest, WhatVerificationDoesNotExplainIsRefusedAtOnce) {
 
 class LeaseFillTest : public LeasePrepareTest {
  protected:
+  PageCount Bare() const {
+    return host_->pools()[0]->Snapshot().in(ExtentState::kBare);
+  }
+  // As far as that an extent was made, and nobody was told.
+  void StepUntilBare() {
+    while (Bare() == PageCount(0)) {
+      watch_.Deliver();
+      ASSERT_TRUE(stewards_->Step());
+    }
+  }
   // Settles; whether an extent was made without pages meanwhile.
   bool SettleAndSeeBare() {
     bool bare = false;
     do {
       watch_.Deliver();
       executor_.RunDue();
-      const auto pages = host_->pools()[0]->Snapshot().in(ExtentState::kBare);
-      if (pages > PageCount(0)) bare = true;
+      if (Bare() > PageCount(0)) bare = true;
     } while (stewards_->Step());
     return bare;
   }
@@ -397,14 +406,7 @@ TEST_F(LeaseFillTest, ALeaseOfWhichOnlyAPartIsCopiedIsPopulated) {
 TEST_F(LeaseFillTest, WithoutPagesForTheFillItWaitsTheOrdinaryWay) {
   AcquireSpec spec;
   StartCopy(&spec);
-  const auto bare = [&] {
-    return host_->pools()[0]->Snapshot().in(ExtentState::kBare);
-  };
-  while (bare() == PageCount(0)) {
-    watch_.Deliver();
-    executor_.RunDue();
-    ASSERT_TRUE(stewards_->Step());
-  }
+  StepUntilBare();
   // Taken by others although it was set aside: as on a kernel whose reservations
   // are host-wide.
   kernel_.FailNextPopulateAfter(PageCount(3));
@@ -429,18 +431,12 @@ TEST_F(LeaseFillTest, ASourceThatCannotBeReadEndsIt) {
 TEST_F(LeaseFillTest, WhenItsClientGoesNothingIsLeft) {
   AcquireSpec spec;
   StartCopy(&spec);
-  const auto bare = [&] {
-    return host_->pools()[0]->Snapshot().in(ExtentState::kBare);
-  };
-  while (bare() == PageCount(0)) {
-    watch_.Deliver();
-    ASSERT_TRUE(stewards_->Step());
-  }
+  StepUntilBare();
   const int wakes = wakes_;
   manager_->CancelAcquire(session_, spec.request_id);
   EXPECT_GT(wakes_, wakes);
   Settle();
-  EXPECT_EQ(bare(), PageCount(0));
+  EXPECT_EQ(Bare(), PageCount(0));
   EXPECT_EQ(Clean(), PageCount(8));
   EXPECT_EQ(answers_[spec.request_id]->status().code(),
             absl::StatusCode::kCancelled);

@@ -60,6 +60,25 @@ bool CaseTest::StartWithPages(uint64_t of_2m) {
   return daemon_ != nullptr;
 }
 
+bool CaseTest::StartWithTwoShapes(const std::string& more, uint64_t beyond) {
+  if (!HavePages(64 + beyond)) return false;
+  StartDaemon(
+      {.config = absl::StrCat("backend: hugetlb\n"
+                              "listeners: [{dir: \"@DIR@\", group: \"*\"}]\n"
+                              "pools: [{page_size: 2MiB, target: 128MiB, "
+                              "shapes: [16MiB, 2MiB]}]\n"
+                              "zeroing: {bandwidth: none}\n",
+                              more),
+       .as = UnprivilegedDaemon()});
+  return daemon_ != nullptr;
+}
+
+Client CaseTest::Connect() {
+  auto client = Client::Connect(daemon_->dir());
+  EXPECT_TRUE(client) << client.error().message();
+  return client.take();
+}
+
 std::unique_ptr<ClientProcess> CaseTest::NewClient(uint32_t uid) {
   auto client = ClientProcess::Start({.uid = uid, .gid = uid});
   if (!client.ok()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "client/hugepool.hpp"
 #include "daemon/base/units.h"
 #include "gtest/gtest.h"
 #include "tests/harness/client_process.h"
@@ -29,6 +30,11 @@ class CaseTest : public ::testing::Test {
   void StartDaemon(DaemonOptions options);
   // Pages and a daemon with a pool of all of them.
   bool StartWithPages(uint64_t of_2m);
+  // A daemon with 64 pages of 2 MiB, in extents of 8 and of 1, the same in every
+  // run, and a kernel that has `beyond` more. `more` configuration.
+  bool StartWithTwoShapes(const std::string& more = "", uint64_t beyond = 0);
+  // This process as a client.
+  Client Connect();
   // A connected client.
   std::unique_ptr<ClientProcess> NewClient(uint32_t uid = 65001);
   // The daemon serves: a client gets `pages` of 2 MiB and they are zero.

@@ -38,30 +38,10 @@ uint64_t Wrong(const MemorySegment& memory, uint64_t offset, uint64_t size) {
   return wrong;
 }
 
-class CopyTest : public CaseTest {
- protected:
-  // Extents of 8 and of 1 pages; the same in every pool.
-  bool Start(const std::string& more = "") {
-    if (!HavePages(64)) return false;
-    StartDaemon(
-        {.config = absl::StrCat("backend: hugetlb\n"
-                                "listeners: [{dir: \"@DIR@\", group: \"*\"}]\n"
-                                "pools: [{page_size: 2MiB, target: 128MiB, "
-                                "shapes: [16MiB, 2MiB]}]\n"
-                                "zeroing: {bandwidth: none}\n",
-                                more),
-         .as = UnprivilegedDaemon()});
-    return daemon_ != nullptr;
-  }
-  Client Connect() {
-    auto client = Client::Connect(daemon_->dir());
-    EXPECT_TRUE(client) << client.error().message();
-    return client.take();
-  }
-};
+using CopyTest = CaseTest;
 
 TEST_F(CopyTest, HasEveryByteOfItsSourceAndZerosBehind) {
-  if (!Start()) return;
+  if (!StartWithTwoShapes()) return;
   Client client = Connect();
   auto source = client.Acquire(Request().Segment(26 * kMiB));
   ASSERT_TRUE(source) << source.error().message();
@@ -96,7 +76,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, WaitingCopyTest, ::testing::Bool(),
                          });
 
 TEST_P(WaitingCopyTest, WaitsForMemoryAsAnyRequest) {
-  if (!Start(GetParam() ? "verify: {at_grant: true}\n" : "")) return;
+  const char* const more = GetParam() ? "verify: {at_grant: true}\n" : "";
+  if (!StartWithTwoShapes(more)) return;
   Client client = Connect();
   auto source = client.Acquire(Request().Segment(80 * kMiB));
   ASSERT_TRUE(source) << source.error().message();
@@ -119,7 +100,7 @@ TEST_P(WaitingCopyTest, WaitsForMemoryAsAnyRequest) {
 
 // The holder may punch or write while it is read; nobody is hurt.
 TEST_F(CopyTest, AHoleInTheSourceReadsAsZeroAndStaysAHole) {
-  if (!Start()) return;
+  if (!StartWithTwoShapes()) return;
   Client client = Connect();
   auto source = client.Acquire(Request().Segment(16 * kMiB));
   ASSERT_TRUE(source) << source.error().message();
@@ -139,7 +120,7 @@ TEST_F(CopyTest, AHoleInTheSourceReadsAsZeroAndStaysAHole) {
 }
 
 TEST_F(CopyTest, BadSourcesAreRefusedInWords) {
-  if (!Start()) return;
+  if (!StartWithTwoShapes()) return;
   Client client = Connect();
   auto theirs = NewClient();
   const Line held = theirs->Ask(Acquire2M(2));
@@ -170,7 +151,7 @@ TEST_F(CopyTest, BadSourcesAreRefusedInWords) {
 }
 
 TEST_F(CopyTest, HpctlCopiesToo) {
-  if (!Start()) return;
+  if (!StartWithTwoShapes()) return;
   Client client = Connect();
   auto source = client.Acquire(Request().Segment(4 * kMiB));
   ASSERT_TRUE(source) << source.error().message();

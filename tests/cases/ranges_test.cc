@@ -28,23 +28,13 @@ constexpr Seed kSeed = 11;
 
 class RangesTest : public CaseTest {
  protected:
-  // 64 pages, in extents of 8 and of 1; the kernel has some beyond.
-  bool Start(const std::string& more = "", uint64_t beyond = 0) {
-    if (!HavePages(64 + beyond)) return false;
-    StartDaemon(
-        {.config = absl::StrCat("backend: hugetlb\n"
-                                "listeners: [{dir: \"@DIR@\", group: \"*\"}]\n"
-                                "pools: [{page_size: 2MiB, target: 128MiB, "
-                                "shapes: [16MiB, 2MiB]}]\n"
-                                "zeroing: {bandwidth: none}\n",
-                                more),
-         .as = UnprivilegedDaemon()});
-    return daemon_ != nullptr;
-  }
-  Client Connect() {
-    auto client = Client::Connect(daemon_->dir());
-    EXPECT_TRUE(client) << client.error().message();
-    return client.take();
+  // All there is, every word of it saying where it stands.
+  Lease HoldAll(Client& client) {
+    auto lease = client.Acquire(Request().Segment(64 * kPage));
+    EXPECT_TRUE(lease) << lease.error().message();
+    const MemorySegment memory = lease->segment(0);
+    FillPattern(memory.data, memory.size, kSeed);
+    return lease.take();
   }
   v1::PoolStatus Pool() {
     auto status = daemon_->GetStatus();
@@ -75,18 +65,16 @@ class RangesTest : public CaseTest {
 // The issue's own words: refilled from partly released extents without any live
 // lease noticing.
 TEST_F(RangesTest, AShortPoolIsRefilledFromWhatWasReleased) {
-  if (!Start()) return;
+  if (!StartWithTwoShapes()) return;
   Client client = Connect();
-  auto lease = client.Acquire(Request().Segment(64 * kPage));
-  ASSERT_TRUE(lease) << lease.error().message();
-  const MemorySegment memory = lease->segment(0);
-  FillPattern(memory.data, memory.size, kSeed);
+  Lease lease = HoldAll(client);
+  const MemorySegment memory = lease.segment(0);
   const auto released = [](std::size_t page) { return page % 4 == 1; };
   std::vector<MemoryRange> ranges;
   for (std::size_t page = 0; page < 64; ++page) {
     if (released(page)) ranges.push_back({page * kPage, kPage, 0});
   }
-  ASSERT_TRUE(lease->ReleaseRanges(ranges));
+  ASSERT_TRUE(lease.ReleaseRanges(ranges));
   // One waits for what only they can give.
   auto other = client.Acquire(
       Request().Segment(16 * kPage).Wait(std::chrono::seconds(20)));
@@ -103,13 +91,13 @@ TEST_F(RangesTest, AShortPoolIsRefilledFromWhatWasReleased) {
   ASSERT_EQ(status->deferred_size(), 1);
   EXPECT_EQ(status->deferred(0).releases(), 16u);
   ASSERT_TRUE(other->Release());
-  ASSERT_TRUE(lease->Release());
+  ASSERT_TRUE(lease.Release());
   ExpectAllBack();
   ExpectServes(64);
 }
 
 TEST_F(RangesTest, BadRangesChangeNothing) {
-  if (!Start()) return;
+  if (!StartWithTwoShapes()) return;
   Client client = Connect();
   auto lease = client.Acquire(Request().Segment(8 * kPage));
   ASSERT_TRUE(lease) << lease.error().message();
@@ -143,12 +131,10 @@ TEST_F(RangesTest, BadRangesChangeNothing) {
 // T3: a holder punches holes in its lease; nobody is hurt, the books follow, and
 // it comes back whole or is replaced.
 TEST_F(RangesTest, T3PunchedPagesAreNoticedAndReplaced) {
-  if (!Start()) return;
+  if (!StartWithTwoShapes()) return;
   Client client = Connect();
-  auto lease = client.Acquire(Request().Segment(64 * kPage));
-  ASSERT_TRUE(lease) << lease.error().message();
-  const MemorySegment memory = lease->segment(0);
-  FillPattern(memory.data, memory.size, kSeed);
+  Lease lease = HoldAll(client);
+  const MemorySegment memory = lease.segment(0);
   ASSERT_EQ(madvise(static_cast<char*>(memory.data) + 8 * kPage, 5 * kPage,
                     MADV_REMOVE),
             0);
@@ -167,7 +153,7 @@ TEST_F(RangesTest, T3PunchedPagesAreNoticedAndReplaced) {
   EXPECT_TRUE(Becomes([](const v1::PoolStatus& pool) {
     return pool.clean_bytes() == 5 * kPage;
   })) << Pool().ShortDebugString();
-  ASSERT_TRUE(lease->Release());
+  ASSERT_TRUE(lease.Release());
   ExpectAllBack();
   ExpectServes(64);
 }
@@ -175,17 +161,15 @@ TEST_F(RangesTest, T3PunchedPagesAreNoticedAndReplaced) {
 // K5: of a discard that is no whole pages the kernel frees the pages within, and
 // zeroes the edges.
 TEST_F(RangesTest, T3ADiscardThatIsNoWholePagesTakesThoseWithin) {
-  if (!Start()) return;
+  if (!StartWithTwoShapes()) return;
   Client client = Connect();
-  auto lease = client.Acquire(Request().Segment(64 * kPage));
-  ASSERT_TRUE(lease) << lease.error().message();
-  const MemorySegment memory = lease->segment(0);
-  FillPattern(memory.data, memory.size, kSeed);
+  Lease lease = HoldAll(client);
+  const MemorySegment memory = lease.segment(0);
   if (madvise(static_cast<char*>(memory.data) + kMiB, 4 * kMiB, MADV_REMOVE) !=
       0) {
     // Where madvise() wants whole pages, the descriptor's call may not.
     ASSERT_EQ(errno, EINVAL);
-    ASSERT_EQ(fallocate(lease->extent(0).fd,
+    ASSERT_EQ(fallocate(lease.extent(0).fd,
                         FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kMiB,
                         4 * kMiB),
               0);
@@ -194,7 +178,7 @@ TEST_F(RangesTest, T3ADiscardThatIsNoWholePagesTakesThoseWithin) {
     return pool.gone_bytes() == kPage && pool.clean_bytes() == kPage;
   })) << Pool().ShortDebugString();
   ExpectPattern(memory, [](std::size_t page) { return page < 3; });
-  ASSERT_TRUE(lease->Release());
+  ASSERT_TRUE(lease.Release());
   ExpectAllBack();
   ExpectServes(64);
 }
@@ -202,17 +186,16 @@ TEST_F(RangesTest, T3ADiscardThatIsNoWholePagesTakesThoseWithin) {
 // What a holder takes back without asking is found, charged and shown; nobody
 // else's memory is touched by it.
 TEST_F(RangesTest, WhatAHolderTakesBackIsNoticed) {
-  if (!Start("verify: {interval: 1s}\n", /*beyond=*/4)) return;
+  if (!StartWithTwoShapes("verify: {interval: 1s}\n", /*beyond=*/4)) return;
   Client client = Connect();
-  auto lease = client.Acquire(Request().Segment(64 * kPage));
-  ASSERT_TRUE(lease) << lease.error().message();
-  ASSERT_TRUE(lease->ReleaseRanges({{0, 4 * kPage, 0}}));
+  Lease lease = HoldAll(client);
+  ASSERT_TRUE(lease.ReleaseRanges({{0, 4 * kPage, 0}}));
   ASSERT_TRUE(Becomes([](const v1::PoolStatus& pool) {
     return pool.clean_bytes() == 4 * kPage;
   })) << Pool().ShortDebugString();
   // The library has taken it out of our mapping; the descriptor is still there.
   void* const again = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED,
-                           lease->extent(0).fd, 0);
+                           lease.extent(0).fd, 0);
   ASSERT_NE(again, MAP_FAILED);
   *static_cast<volatile char*>(again) = 1;
   EXPECT_TRUE(Becomes([](const v1::PoolStatus& pool) {
@@ -221,7 +204,7 @@ TEST_F(RangesTest, WhatAHolderTakesBackIsNoticed) {
   EXPECT_EQ(Pool().gone_bytes(), 3 * kPage);
   EXPECT_EQ(Pool().clean_bytes(), 4 * kPage) << "not of these";
   munmap(again, kPage);
-  ASSERT_TRUE(lease->Release());
+  ASSERT_TRUE(lease.Release());
   EXPECT_TRUE(Becomes([](const v1::PoolStatus& pool) {
     return pool.clean_bytes() == 64 * kPage;
   })) << Pool().ShortDebugString();
