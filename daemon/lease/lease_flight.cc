@@ -1,5 +1,4 @@
 // Grants on their way: sent, and not yet acknowledged.
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,9 +28,6 @@ absl::Status LeaseManager::Acknowledge(SessionId session, LeaseId id,
     Lease& lease = entry->lease;
     if (lease.phase == LeasePhase::kGranted) {
       lease.phase = LeasePhase::kHeld;
-      parts_.Publish(std::make_shared<LeaseParts>(lease, *deps_.host,
-                                                  deps_.deferred));
-      after.collect = true;
       for (const TakenExtent& e : lease.extents) {
         Pool& pool = deps_.host->PoolOf(e);
         pool.Held(e.slot);

@@ -427,6 +427,10 @@ void LeaseManager::FinishSend(LeaseId id, absl::StatusOr<uint32_t> frames) {
       }
       granted = Granted{lease, *frames, deps_.clock->Now() - entry->started};
       ExpectAcknowledgement(lease);
+      // Before the acknowledgement: a release by the other way may overtake it.
+      parts_.Publish(std::make_shared<LeaseParts>(lease, *deps_.host,
+                                                  deps_.deferred));
+      after.collect = true;
       Publish(LeaseNews::Kind::kGranted, lease, &after);
     } else {
       again = absl::IsAborted(status) && !entry->doomed &&

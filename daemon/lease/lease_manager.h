@@ -120,7 +120,7 @@ class LeaseManager {
   absl::StatusOr<Bytes> Release(const Identity& caller, LeaseId lease,
                                 const std::string& name);
 
-  // Gives up parts of a held lease, which lives on; the bytes. They stay charged
+  // Gives up parts of a lease, which lives on; the bytes. They stay charged
   // until a pool has taken them. Takes no lock but that of a queue, and that only
   // for an extent that is not queued yet; with a name it is looked up first. The
   // same who may Release(); errors as that and LeaseParts::Release().
@@ -275,7 +275,7 @@ class LeaseManager {
   const Options options_;
   const Deps deps_;
   Granter granter_;
-  PartsIndex parts_;  // of held leases; written under mu_
+  PartsIndex parts_;  // of granted and held leases; written under mu_
 
   mutable Mutex mu_;
   std::map<LeaseId, std::unique_ptr<Entry>> leases_ HP_GUARDED_BY(mu_);

@@ -26,7 +26,7 @@ struct ReleaseRange {
   Bytes size;
 };
 
-// What a release of ranges has to know of one held lease. Immutable but for the
+// What a release of ranges has to know of one lease. Immutable but for the
 // notes of released pages, which are lock-free. Thread-safe.
 class LeaseParts {
  public:
@@ -86,7 +86,7 @@ class LeaseParts {
   size_t count_ = 0;
 };
 
-// Finds the parts of held leases by id, without a lock for those who look.
+// Finds the parts of leases by id, without a lock for those who look.
 //
 // Thread-safe for readers. Writers, which publish and remove, are serialised by
 // the lock of the books (LeaseManager::mu_).
@@ -94,7 +94,7 @@ class PartsIndex {
  public:
   PartsIndex() = default;
 
-  // Good until `scope` ends; nullptr: no such lease is held.
+  // Good until `scope` ends; nullptr: there is no such lease.
   const LeaseParts* Find(LeaseId id, const ReadGuard::Scope& scope) const;
   ReadGuard& guard() const { return guard_; }
 

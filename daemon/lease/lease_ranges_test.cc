@@ -196,15 +196,45 @@ TEST_F(LeaseRangesTest, OnlyTheHolderOfAHeldLease) {
                    ->ReleaseRanges(Who(1000), LeaseId(4711), "", {Range(0, 1)})
                    .status()),
       RefusalReason::kLeaseGone);
-  auto unacknowledged = Acquire(session_, Spec(1));
-  EXPECT_EQ(ReasonOf(Release((*unacknowledged)->lease, {Range(0, 1)}).status()),
-            RefusalReason::kLeaseGone);
-  Receive();
   ASSERT_TRUE(manager_->Release(Who(1000), lease.id, "").ok());
   EXPECT_EQ(ReasonOf(Release(lease, {Range(0, 1)}).status()),
             RefusalReason::kLeaseGone)
       << "ended";
   EXPECT_EQ(deferred_->stats().adds, 0u);
+}
+
+// The acknowledgement goes over the fd channel, a call may go over gRPC.
+TEST_F(LeaseRangesTest, AReleaseMayOvertakeTheAcknowledgement) {
+  const Lease lease = (*Acquire(session_, Spec(16)))->lease;
+  Receive();
+  Fill(lease);
+  ASSERT_TRUE(Release(lease, {Range(0, 4)}).ok());
+  AcquireSpec spec = Spec(4);
+  spec.max_wait = absl::Seconds(10);
+  Acquire(session_, spec);
+  Settle();
+  EXPECT_EQ(Pool().split, Bytes(0)) << "nobody has said that it is there";
+  ASSERT_TRUE(Ack(session_, lease).ok());
+  Settle();
+  ASSERT_TRUE(answers_[spec.request_id].has_value());
+  EXPECT_TRUE(answers_[spec.request_id]->ok());
+  Receive();
+  for (uint64_t p = 4; p < 16; ++p) EXPECT_TRUE(IsFilled(lease, p)) << p;
+}
+
+TEST_F(LeaseRangesTest, AGrantThatIsRolledBackLeavesTheQueue) {
+  const Lease lease = (*Acquire(session_, Spec(4)))->lease;
+  Receive();
+  ASSERT_TRUE(Release(lease, {Range(0, 1)}).ok());
+  EXPECT_EQ(deferred_->stats().length, 1u);
+  ASSERT_TRUE(
+      manager_->Refuse(session_, lease.id, lease.generation, "no").ok());
+  EXPECT_EQ(deferred_->stats().length, 0u);
+  EXPECT_EQ(ReasonOf(Release(lease, {Range(1, 1)}).status()),
+            RefusalReason::kLeaseGone);
+  Drop(lease.id);
+  Settle();
+  EXPECT_EQ(Clean(), PageCount(16));
 }
 
 TEST_F(LeaseRangesTest, ANamedLeaseByItsName) {

@@ -211,8 +211,7 @@ absl::StatusOr<Bytes> LeaseManager::ReleaseRanges(
           RefusalReason::kLeaseGone,
           absl::StrCat("the caller holds no lease ",
                        name.empty() ? ToWire(id) : absl::StrCat("'", name, "'")),
-          "it has ended, is not acknowledged yet, or belongs to another domain "
-          "(hpctl lease list)");
+          "it has ended, or belongs to another domain (hpctl lease list)");
     }
     if (!caller.admin && caller.uid != parts->owner().uid &&
         parts->lifetime() != Lifetime::kNamed) {

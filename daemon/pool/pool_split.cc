@@ -30,8 +30,8 @@ bool Pool::MaySplitLocked(ExtentId id) const {
   auto it = records_.find(slot);
   if (it == records_.end() || table_->id(slot) != id) return false;
   const ExtentState state = table_->state(slot);
-  const bool held =
-      state == kHeld || state == kProbing || state == kSplitting;
+  const bool held = state == kGranted || state == kHeld ||
+                    state == kProbing || state == kSplitting;
   return held && !it->second.ended && !it->second.let_go;
 }
 

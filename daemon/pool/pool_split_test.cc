@@ -113,8 +113,8 @@ TEST_F(PoolSplitTest, WhatCouldNotBeCountedIsAsItWas) {
 TEST_F(PoolSplitTest, OnlyAHeldExtentOfThatLife) {
   const SlotId slot = Take(4, Terms());
   const ExtentId id = table_->id(slot);
-  EXPECT_FALSE(pool_->MaySplit(id, kLease)) << "granted";
-  EXPECT_FALSE(pool_->StartSplit(id, kLease).has_value());
+  EXPECT_FALSE(pool_->StartSplit(id, kLease).has_value()) << "granted";
+  EXPECT_TRUE(pool_->MaySplit(id, kLease)) << "once it is acknowledged";
   Open(slot);
   pool_->Held(slot);
   EXPECT_TRUE(pool_->MaySplit(id, kLease));

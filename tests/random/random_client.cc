@@ -257,7 +257,7 @@ bool RandomClient::GiveUpSome(const v1::Lease& lease,
   const absl::Status released =
       client_->ReleasePart(lease.lease_id(), static_cast<uint32_t>(segment),
                            first * page_, count * page_);
-  // A NAMED lease may have ended in time.
+  // A NAMED lease may have ended in time already.
   if (!released.ok() && released.code() != absl::StatusCode::kUnavailable &&
       lease.lifetime() != v1::LIFETIME_NAMED) {
     Violation("ReleasePart: " + released.ToString());
