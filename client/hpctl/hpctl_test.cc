@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/hpctl/exit_code.h"
+#include "client/hpctl/hpctl_fixture.h"
 #include "client/testing/fake_daemon.h"
 #include "client/testing/test_dir.h"
 #include "gmock/gmock.h"
@@ -24,27 +25,12 @@ namespace {
 
 using ::hugepool::testing::FakeDaemon;
 using ::hugepool::testing::Faults;
-using ::hugepool::testing::TestDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class HpctlTest : public ::testing::Test {
+class HpctlTest : public HpctlFixture {
  protected:
-  HpctlTest() : daemon_({.dir = dir_.path(), .admin = true}) {
-    daemon_.Start();
-  }
-
-  // With --socket in front. Output is in out_ and err_.
-  int Run(std::vector<std::string> args) {
-    args.insert(args.begin(), {"--socket", dir_.path()});
-    std::ostringstream out;
-    std::ostringstream err;
-    const int code = RunHpctl(args, out, err);
-    out_ = out.str();
-    err_ = err.str();
-    return code;
-  }
   int Deny(absl::StatusCode code, v1::ErrorReason reason) {
     Faults faults;
     faults.deny_code = code;
@@ -56,11 +42,6 @@ class HpctlTest : public ::testing::Test {
     daemon_.SetFaults(faults);
     return Run({"acquire", "--size", "2M"});
   }
-
-  TestDir dir_;
-  FakeDaemon daemon_;
-  std::string out_;
-  std::string err_;
 };
 
 v1::GetStatusResponse SampleStatus() {

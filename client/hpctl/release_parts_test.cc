@@ -1,12 +1,9 @@
 // hpctl lease release --range against a fake daemon.
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "client/hpctl/exit_code.h"
-#include "client/hpctl/hpctl.h"
-#include "client/testing/fake_daemon.h"
-#include "client/testing/test_dir.h"
+#include "client/hpctl/hpctl_fixture.h"
 #include "daemon/base/units.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,32 +12,9 @@
 namespace hugepool::hpctl {
 namespace {
 
-using ::hugepool::testing::FakeDaemon;
-using ::hugepool::testing::TestDir;
 using ::testing::HasSubstr;
 
-class ReleasePartsTest : public ::testing::Test {
- protected:
-  ReleasePartsTest() : daemon_({.dir = dir_.path(), .admin = true}) {
-    daemon_.Start();
-  }
-
-  // With --socket in front. Output is in out_ and err_.
-  int Run(std::vector<std::string> args) {
-    args.insert(args.begin(), {"--socket", dir_.path()});
-    std::ostringstream out;
-    std::ostringstream err;
-    const int code = RunHpctl(args, out, err);
-    out_ = out.str();
-    err_ = err.str();
-    return code;
-  }
-
-  TestDir dir_;
-  FakeDaemon daemon_;
-  std::string out_;
-  std::string err_;
-};
+using ReleasePartsTest = HpctlFixture;
 
 TEST_F(ReleasePartsTest, OneAndMany) {
   ASSERT_EQ(Run({"acquire", "--size", "8M", "--size", "4M", "--name", "db"}),

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "client/internal/mapping.h"
+#include "client/testing/access.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/base/units.h"
 #include "daemon/sys/testing/reserve_pages.h"
@@ -17,16 +18,11 @@
 namespace hugepool::client {
 namespace {
 
+using ::hugepool::testing::IsReadable;
 using sys::testing::ReservedPages;
 
 constexpr uint64_t kPages = 512;  // what one page table has
 constexpr uint64_t kPageBytes = MiB(2).value();
-
-// The kernel's word on whether the process may read there, without a fault.
-bool IsReadable(const char* at) {
-  const UniqueFd sink(memfd_create("sink", MFD_CLOEXEC));
-  return pwrite(sink.get(), at, 1, 0) == 1;
-}
 
 // One GiB of 2 MiB pages, populated by one mapping (the daemon's, say) and
 // mapped by another, as leases are.

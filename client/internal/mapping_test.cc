@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "client/testing/access.h"
 #include "client/testing/mappings_used_up.h"
 #include "client/testing/sanitized.h"
 #include "daemon/base/unique_fd.h"
@@ -21,6 +22,7 @@
 namespace hugepool::client {
 namespace {
 
+using ::hugepool::testing::IsReadable;
 using ::hugepool::testing::MappingsUsedUp;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -183,12 +185,6 @@ TEST(MappingTest, N26NamesTheLimitOfMappings) {
   EXPECT_THAT(std::string(cut.message()),
               AllOf(limit, HasSubstr("mprotect(2 MiB, offset 2097152)"),
                     HasSubstr("release fewer, larger ranges")));
-}
-
-// The kernel's word on whether the process may read there, without a fault.
-bool IsReadable(const char* at) {
-  const UniqueFd sink = Memfd(KiB(4));
-  return pwrite(sink.get(), at, 1, 0) == 1;
 }
 
 TEST(MappingTest, AccessGoesAndComesAgain) {

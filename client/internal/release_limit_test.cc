@@ -1,7 +1,4 @@
 // N26: vm.max_map_count is in the way when parts of a lease are released.
-#include <unistd.h>
-
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,6 +7,7 @@
 
 #include "client/internal/connection.h"
 #include "client/internal/release_ranges.h"
+#include "client/testing/access.h"
 #include "client/testing/fake_daemon.h"
 #include "client/testing/mappings_used_up.h"
 #include "client/testing/sanitized.h"
@@ -21,21 +19,11 @@ namespace hugepool::client {
 namespace {
 
 using ::hugepool::testing::FakeDaemon;
+using ::hugepool::testing::IsWritable;
 using ::hugepool::testing::MappingsUsedUp;
 using ::hugepool::testing::TestDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-// The kernel's word on whether the process may write there, without a fault.
-char Writable(void* at) {
-  std::array<int, 2> ends;
-  EXPECT_EQ(pipe(ends.data()), 0);
-  EXPECT_EQ(write(ends[1], "x", 1), 1);
-  const bool ok = read(ends[0], at, 1) == 1;
-  close(ends[0]);
-  close(ends[1]);
-  return ok ? '1' : '0';
-}
 
 struct Case {
   const char* name;
@@ -69,8 +57,10 @@ TEST_P(ReleaseLimitTest, N26NothingIsReleasedAndAllIsAccessible) {
   const auto pages = [&] {
     std::string text;
     for (uint64_t page = 0; page < 4; ++page) {
-      text += Writable(static_cast<char*>(held->segments[0].address()) +
-                       MiB(2 * page).value());
+      text += IsWritable(static_cast<char*>(held->segments[0].address()) +
+                         MiB(2 * page).value())
+                  ? '1'
+                  : '0';
     }
     return text;
   };

@@ -5,13 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "client/internal/errors.h"
+#include "client/testing/access.h"
 #include "client/testing/fake_daemon.h"
 #include "client/testing/test_dir.h"
 #include "gmock/gmock.h"
@@ -22,19 +22,9 @@ namespace {
 
 using ::hugepool::testing::FakeDaemon;
 using ::hugepool::testing::Faults;
+using ::hugepool::testing::IsWritable;
 using ::hugepool::testing::TestDir;
 using ::testing::HasSubstr;
-
-// The kernel's word on whether the process may write there, without a fault.
-bool Writable(void* at) {
-  std::array<int, 2> ends;
-  EXPECT_EQ(pipe(ends.data()), 0);
-  EXPECT_EQ(write(ends[1], "x", 1), 1);
-  const bool ok = read(ends[0], at, 1) == 1;
-  close(ends[0]);
-  close(ends[1]);
-  return ok;
-}
 
 // Over the fd channel, and over gRPC.
 class ReleaseRangesTest : public ::testing::TestWithParam<bool> {
@@ -69,7 +59,7 @@ class ReleaseRangesTest : public ::testing::TestWithParam<bool> {
   static std::string Pages(const HeldLease& held, int segment = 0) {
     std::string text;
     for (uint64_t page = 0; page < 4; ++page) {
-      text += Writable(At(held.segments[segment], page)) ? '1' : '0';
+      text += IsWritable(At(held.segments[segment], page)) ? '1' : '0';
     }
     return text;
   }
