@@ -78,13 +78,13 @@ class Engine {
   virtual void Calm() {}
 };
 
-// What of `parts` lies in the page at `offset`.
+// What of `parts` lies in the `size` bytes at `offset`.
 inline std::vector<CopyPart> PartsIn(const std::vector<CopyPart>& parts,
-                                     Bytes offset, Bytes page) {
+                                     Bytes offset, Bytes size) {
   std::vector<CopyPart> in;
   for (const CopyPart& p : parts) {
     const Bytes begin = std::max(offset, p.offset);
-    const Bytes end = std::min(offset + page, p.offset + p.length);
+    const Bytes end = std::min(offset + size, p.offset + p.length);
     if (begin >= end) continue;
     in.push_back({p.source, p.from + (begin - p.offset), begin, end - begin});
   }

@@ -174,14 +174,10 @@ absl::Status NodeWorkers::Copy(sys::HugeFile& file,
   const Bytes size = span.to - span.from;
   Job job(size, kZeroPiece, TargetIn(span), pace,
           [&](PieceSpan at, bool /*last*/) {
-            const Bytes from = span.from + at.offset;
-            const Bytes to = from + at.length;
-            for (const CopyPart& p : parts) {
-              const Bytes begin = std::max(from, p.offset);
-              const Bytes end = std::min(to, p.offset + p.length);
-              if (begin >= end) continue;
-              HP_RETURN_IF_ERROR(file.CopyFrom(
-                  *p.source, p.from + (begin - p.offset), begin, end - begin));
+            for (const CopyPart& p :
+                 PartsIn(parts, span.from + at.offset, at.length)) {
+              HP_RETURN_IF_ERROR(
+                  file.CopyFrom(*p.source, p.from, p.offset, p.length));
             }
             return absl::OkStatus();
           });

@@ -430,7 +430,6 @@ void LeaseManager::FinishSend(LeaseId id, absl::StatusOr<uint32_t> frames) {
       // Before the acknowledgement: a release by the other way may overtake it.
       parts_.Publish(std::make_shared<LeaseParts>(lease, *deps_.host,
                                                   deps_.deferred));
-      after.collect = true;
       Publish(LeaseNews::Kind::kGranted, lease, &after);
     } else {
       again = absl::IsAborted(status) && !entry->doomed &&

@@ -155,7 +155,7 @@ absl::StatusOr<Bytes> LeaseParts::Release(
     const bool was_queued = deferred.queued();
     const ReleasedPages::Noted noted =
         deferred.Release(p.first, p.count, now);
-    if (!was_queued) queued->push_back(p.part->pool);
+    if (!was_queued) queued->insert(p.part->pool);
     released += p.part->page_size.Of(noted.fresh);
     again += noted.again;
   }
@@ -199,19 +199,20 @@ void PartsIndex::Publish(std::shared_ptr<const LeaseParts> parts) {
   bucket.Replace(std::move(next), guard_);
 }
 
-void PartsIndex::Remove(LeaseId id) {
+bool PartsIndex::Remove(LeaseId id) {
   GuardedPtr<const Bucket>& bucket = buckets_[IndexOf(id)];
   const Bucket* const now = bucket.LoadAsWriter();
-  if (now == nullptr) return;
+  if (now == nullptr) return false;
   auto next = std::make_unique<Bucket>(*now);
   const auto it = std::find_if(
       next->begin(), next->end(),
       [id](const auto& parts) { return parts->id() == id; });
-  if (it == next->end()) return;
+  if (it == next->end()) return false;
   (*it)->End();
   next->erase(it);
   if (next->empty()) next.reset();
   bucket.Replace(std::move(next), guard_);
+  return true;
 }
 
 }  // namespace hugepool

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -33,7 +34,7 @@ class LeaseParts {
   // The queue of a pool's node.
   using QueueOf = std::function<DeferredQueue*(const Pool&)>;
   // Pools whose extents became queued, which may want to look.
-  using Queued = std::vector<const Pool*>;
+  using Queued = std::set<const Pool*>;
 
   LeaseParts(const Lease& lease, const Host& host, const QueueOf& queue_of);
   ~LeaseParts();
@@ -99,9 +100,11 @@ class PartsIndex {
   ReadGuard& guard() const { return guard_; }
 
   void Publish(std::shared_ptr<const LeaseParts> parts);
-  // Ends it, and forgets it. Nothing where it was not published.
-  void Remove(LeaseId id);
-  // Frees what no reader can have any more. Not under a lock.
+  // Ends it, and forgets it; false: it was not published.
+  bool Remove(LeaseId id);
+  // Frees what no reader can have any more; after something was removed, which is
+  // often enough: what publishing retires is no more than the leases there are.
+  // Not under a lock.
   void Collect() { guard_.Collect(); }
 
  private:

@@ -76,7 +76,6 @@ TEST_F(LeaseRangesTest, TheyAreTakenForThoseWhoWaitAndTheRestStays) {
   Fill(lease);
   ASSERT_EQ(*Release(lease, {Range(1, 2), Range(5, 3)}), Pages(5));
   Settle();
-  // Nobody is short before somebody asks... the pool itself is.
   AcquireSpec spec = Spec(4);
   spec.max_wait = absl::Seconds(10);
   Acquire(session_, spec);

@@ -10,6 +10,30 @@
 #include "daemon/lease/lease_manager.h"
 
 namespace hugepool {
+namespace {
+
+absl::Status NoSuchLease(LeaseId id, const std::string& name) {
+  return Refuse(
+      RefusalReason::kLeaseGone,
+      absl::StrCat("there is no lease ",
+                   name.empty() ? ToWire(id) : absl::StrCat("'", name, "'"),
+                   " of the caller"),
+      "it has ended, or belongs to another domain (hpctl lease list)");
+}
+
+// Of a lease that the caller may see: all of it, or parts.
+absl::Status MayRelease(const Identity& caller, LeaseId id,
+                        const Identity& owner, Lifetime lifetime) {
+  if (caller.admin || caller.uid == owner.uid || lifetime == Lifetime::kNamed) {
+    return absl::OkStatus();
+  }
+  return Refuse(RefusalReason::kNotAllowed,
+                absl::StrCat(ToWire(id), " belongs to uid ", owner.uid,
+                             ", not to uid ", caller.uid),
+                "its holder or an admin can release it");
+}
+
+}  // namespace
 
 LeaseManager::Entry* LeaseManager::FindEntry(LeaseId id) {
   auto it = leases_.find(id);
@@ -77,8 +101,7 @@ void LeaseManager::EndLease(Entry& entry, LeaseNews::Kind why, After* after) {
   Unlink(entry);
   Publish(why, lease, after);
   lease.phase = LeasePhase::kReturning;
-  parts_.Remove(lease.id);
-  after->collect = true;
+  if (parts_.Remove(lease.id)) after->collect = true;
   for (const TakenExtent& e : lease.extents) {
     Pool& pool = deps_.host->PoolOf(e);
     pool.Return(e.slot, lease.id, /*keep_in_place=*/lease.in_place);
@@ -99,8 +122,8 @@ void LeaseManager::EraseLease(LeaseId id, After* after) {
     ended_.emplace(id, it->second->lease.owner);
     if (ended_.size() > kEnded) ended_.erase(ended_.begin());
   }
-  parts_.Remove(id);  // where its memory came back before it was released
-  after->collect = true;
+  // Where its memory came back before it was released.
+  if (parts_.Remove(id)) after->collect = true;
   leases_.erase(it);
 }
 
@@ -147,23 +170,10 @@ absl::StatusOr<Bytes> LeaseManager::Release(const Identity& caller, LeaseId id,
     if (visible == nullptr && name.empty() && EndedLately(caller, id)) {
       return Bytes(0);
     }
-    if (visible == nullptr) {
-      return hugepool::Refuse(
-          RefusalReason::kLeaseGone,
-          absl::StrCat("there is no lease ",
-                       name.empty() ? ToWire(id) : absl::StrCat("'", name, "'"),
-                       " of the caller"),
-          "it has ended, or belongs to another domain (hpctl lease list)");
-    }
+    if (visible == nullptr) return NoSuchLease(id, name);
     Entry& entry = *FindEntry(visible->lease.id);
-    if (!caller.admin && caller.uid != entry.lease.owner.uid &&
-        entry.lease.lifetime != Lifetime::kNamed) {
-      return hugepool::Refuse(
-          RefusalReason::kNotAllowed,
-          absl::StrCat(ToWire(entry.lease.id), " belongs to uid ",
-                       entry.lease.owner.uid, ", not to uid ", caller.uid),
-          "its holder or an admin can release it");
-    }
+    HP_RETURN_IF_ERROR(MayRelease(caller, entry.lease.id, entry.lease.owner,
+                                  entry.lease.lifetime));
     if (entry.waiting || entry.starting) {
       return absl::FailedPreconditionError(
           absl::StrCat(ToWire(entry.lease.id), " has no memory yet"));
@@ -205,22 +215,11 @@ absl::StatusOr<Bytes> LeaseManager::ReleaseRanges(
   {
     const ReadGuard::Scope scope(parts_.guard());
     const LeaseParts* const parts = parts_.Find(id, scope);
-    if (parts == nullptr ||
-        (!caller.admin && parts->owner().domain != caller.domain)) {
-      return hugepool::Refuse(
-          RefusalReason::kLeaseGone,
-          absl::StrCat("the caller holds no lease ",
-                       name.empty() ? ToWire(id) : absl::StrCat("'", name, "'")),
-          "it has ended, or belongs to another domain (hpctl lease list)");
+    if (parts == nullptr || !MaySee(caller, parts->owner())) {
+      return NoSuchLease(id, name);
     }
-    if (!caller.admin && caller.uid != parts->owner().uid &&
-        parts->lifetime() != Lifetime::kNamed) {
-      return hugepool::Refuse(
-          RefusalReason::kNotAllowed,
-          absl::StrCat(ToWire(id), " belongs to uid ", parts->owner().uid,
-                       ", not to uid ", caller.uid),
-          "its holder or an admin can release parts of it");
-    }
+    HP_RETURN_IF_ERROR(
+        MayRelease(caller, id, parts->owner(), parts->lifetime()));
     released = parts->Release(ranges, deps_.clock->Now(), &queued);
   }
   // A pool that is short would come by itself, within two seconds.

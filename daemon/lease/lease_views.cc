@@ -7,13 +7,6 @@
 #include "daemon/lease/lease_manager.h"
 
 namespace hugepool {
-namespace {
-
-bool Visible(const Identity& caller, const Lease& lease) {
-  return caller.admin || caller.domain == lease.owner.domain;
-}
-
-}  // namespace
 
 const LeaseManager::Entry* LeaseManager::FindVisible(
     const Identity& caller, LeaseId id, const std::string& name) const {
@@ -23,7 +16,7 @@ const LeaseManager::Entry* LeaseManager::FindVisible(
     id = named->second;
   }
   auto it = leases_.find(id);
-  if (it == leases_.end() || !Visible(caller, it->second->lease)) {
+  if (it == leases_.end() || !MaySee(caller, it->second->lease.owner)) {
     return nullptr;
   }
   return it->second.get();
@@ -52,7 +45,7 @@ std::vector<Lease> LeaseManager::List(const Identity& caller, LeaseId after,
   for (auto it = leases_.upper_bound(after);
        it != leases_.end() && out.size() < limit; ++it) {
     const Entry& entry = *it->second;
-    if (entry.waiting || entry.starting || !Visible(caller, entry.lease)) {
+    if (entry.waiting || entry.starting || !MaySee(caller, entry.lease.owner)) {
       continue;
     }
     if (phase.has_value() && entry.lease.phase != *phase) continue;

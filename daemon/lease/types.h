@@ -28,6 +28,11 @@ struct Identity {
   bool admin = false;  // came through the admin socket
 };
 
+// Whether what `owner` has is shown to the caller: to admins, and in its domain.
+inline bool MaySee(const Identity& caller, const Identity& owner) {
+  return caller.admin || caller.domain == owner.domain;
+}
+
 enum class Lifetime {
   kSession = 1,  // ends with its session, after the resume grace
   kMemory = 2,   // lives as long as any descriptor or mapping of it

@@ -83,15 +83,18 @@ SlotId Pool::PopClean(DomainId domain, PageCount shape) {
 SlotId Pool::PopBare(LeaseId lease, PageCount shape) {
   auto it = bare_.find(lease);
   if (it == bare_.end()) return SlotId();
-  std::vector<SlotId>& slots = it->second;
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (table_->pages(slots[i]) != shape) continue;
-    const SlotId slot = slots[i];
-    slots.erase(slots.begin() + static_cast<ptrdiff_t>(i));
-    if (slots.empty()) bare_.erase(it);
+  for (SlotId slot : it->second) {
+    if (table_->pages(slot) != shape) continue;
+    RemoveBare(slot);
     return slot;
   }
   return SlotId();
+}
+
+void Pool::RemoveBare(SlotId slot) {
+  auto it = bare_.find(records_[slot].bare_for);
+  std::erase(it->second, slot);
+  if (it->second.empty()) bare_.erase(it);
 }
 
 void Pool::NoLongerBare(SlotId slot) {
@@ -329,9 +332,7 @@ bool Pool::Tell(ExtentId id, const Told& told) {
         return true;
       }
       if (state == kBare) {
-        std::vector<SlotId>& slots = bare_[r.bare_for];
-        std::erase(slots, slot);
-        if (slots.empty()) bare_.erase(r.bare_for);
+        RemoveBare(slot);
         ToRetiring(slot, kBare);
         return true;
       }

@@ -135,8 +135,8 @@ class Pool {
   // What is there already of the extent that is being built.
   PageCount MadeLocked() const HP_REQUIRES(mu_);
   // Clean or Bare -> Granted for one extent of each of `shapes`, all of which must
-  // be usable; what was made for the lease first, then own stock of the domain. Charges the bypass of earlier
-  // waiters.
+  // be usable; what was made for the lease first, then own stock of the domain.
+  // Charges the bypass of earlier waiters.
   std::vector<SlotId> TakeLocked(const std::vector<PageCount>& shapes,
                                  const GrantTerms& terms, uint64_t sequence,
                                  bool hit) HP_REQUIRES(mu_);
@@ -301,6 +301,7 @@ class Pool {
   bool RemoveClean(SlotId slot) HP_REQUIRES(mu_);
   SlotId PopClean(DomainId domain, PageCount shape) HP_REQUIRES(mu_);
   SlotId PopBare(LeaseId lease, PageCount shape) HP_REQUIRES(mu_);
+  void RemoveBare(SlotId slot) HP_REQUIRES(mu_);
   void NoLongerBare(SlotId slot) HP_REQUIRES(mu_);
   void ToRetiring(SlotId slot, ExtentState from) HP_REQUIRES(mu_);
   void StartLettingGo(SlotId slot) HP_REQUIRES(mu_);
@@ -311,7 +312,8 @@ class Pool {
 
   std::optional<WorkItem> TakeProbe(absl::Time now) HP_REQUIRES(mu_);
   std::optional<WorkItem> TakeRecount() HP_REQUIRES(mu_);
-  bool MaySplitLocked(ExtentId id) const HP_REQUIRES(mu_);
+  // By a living lease, and we have the descriptor.
+  bool IsHeld(SlotId slot, const Record& record) const HP_REQUIRES(mu_);
   std::optional<WorkItem> StartSplitLocked(ExtentId id) HP_REQUIRES(mu_);
   void NotePages(const WorkItem& item, PageCount there, PoolNews* news)
       HP_REQUIRES(mu_);

@@ -74,16 +74,19 @@ void Pool::NeverOpened(SlotId slot) {
 
 // --- Reading ----------------------------------------------------------------
 
+bool Pool::IsHeld(SlotId slot, const Record& record) const {
+  const ExtentState state = table_->state(slot);
+  const bool held =
+      state == kHeld || state == kProbing || state == kSplitting;
+  return held && !record.ended && !record.let_go;
+}
+
 bool Pool::StartReading(SlotId slot, LeaseId lease) {
   MutexLock lock(&mu_);
   auto it = records_.find(slot);
   if (it == records_.end() || table_->lease(slot) != lease) return false;
   Record& r = it->second;
-  const ExtentState state = table_->state(slot);
-  const bool held =
-      state == kHeld ||
-      ((state == kProbing || state == kSplitting) && !r.ended);
-  if (!held || r.let_go || config_.let_go) return false;
+  if (!IsHeld(slot, r) || config_.let_go) return false;
   ++r.readers;
   if (r.next_look != absl::InfiniteFuture()) {
     NoLook(slot);

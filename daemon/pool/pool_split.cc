@@ -25,34 +25,31 @@ PageCount Pool::WantsSplit() {
   return wanted > coming ? wanted - coming : PageCount(0);
 }
 
-bool Pool::MaySplitLocked(ExtentId id) const {
-  const SlotId slot = ExtentTable::SlotOf(id);
-  auto it = records_.find(slot);
-  if (it == records_.end() || table_->id(slot) != id) return false;
-  const ExtentState state = table_->state(slot);
-  const bool held = state == kGranted || state == kHeld ||
-                    state == kProbing || state == kSplitting;
-  return held && !it->second.ended && !it->second.let_go;
-}
-
 bool Pool::MaySplit(ExtentId id, LeaseId lease) const {
   MutexLock lock(&mu_);
-  return MaySplitLocked(id) && table_->lease(ExtentTable::SlotOf(id)) == lease;
+  const SlotId slot = ExtentTable::SlotOf(id);
+  auto it = records_.find(slot);
+  if (it == records_.end() || table_->id(slot) != id ||
+      table_->lease(slot) != lease) {
+    return false;
+  }
+  return IsHeld(slot, it->second) || table_->state(slot) == kGranted;
 }
 
 std::optional<WorkItem> Pool::StartSplit(ExtentId id, LeaseId lease) {
   MutexLock lock(&mu_);
-  if (!MaySplitLocked(id) ||
-      table_->lease(ExtentTable::SlotOf(id)) != lease) {
-    return std::nullopt;
-  }
+  if (table_->lease(ExtentTable::SlotOf(id)) != lease) return std::nullopt;
   return StartSplitLocked(id);
 }
 
 std::optional<WorkItem> Pool::StartSplitLocked(ExtentId id) {
   const SlotId slot = ExtentTable::SlotOf(id);
-  if (!MaySplitLocked(id) || table_->state(slot) != kHeld) return std::nullopt;
-  Record& r = records_[slot];
+  auto it = records_.find(slot);
+  if (it == records_.end() || table_->id(slot) != id ||
+      table_->state(slot) != kHeld || !IsHeld(slot, it->second)) {
+    return std::nullopt;
+  }
+  Record& r = it->second;
   // A look that is due comes after it.
   r.poked = r.next_look != absl::InfiniteFuture();
   NoLook(slot);

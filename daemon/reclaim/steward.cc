@@ -31,9 +31,7 @@ Steward::Steward(Deps deps)
     while (DoQuickWork()) {
     }
   });
-  for (Pool* pool : deps_.pools) {
-    pool->LetFill(deps_.worker.memory->CanFill(pool->page_size));
-  }
+  for (Pool* pool : deps_.pools) DecideFilling(*pool);
 }
 
 Steward::~Steward() { Stop(); }
@@ -71,6 +69,11 @@ std::optional<sys::KernelCounters> Steward::ReadKernel(
   return *counters;
 }
 
+void Steward::DecideFilling(Pool& pool) {
+  pool.LetFill(deps_.worker.memory->CanFill(pool.page_size) &&
+               deps_.worker.engine->FillsFaster());
+}
+
 bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
   if (!item.has_value()) return false;
   const ExtentWorker::Result result = worker_.Execute(pool, *item);
@@ -84,11 +87,8 @@ bool Steward::Do(Pool& pool, std::optional<WorkItem> item) {
   }
   item->stray = result.stray;
   item->there = result.there;
-  if (item->kind == WorkKind::kCopy) {
-    // The engine knows better now.
-    pool.LetFill(deps_.worker.memory->CanFill(pool.page_size) &&
-                 deps_.worker.engine->FillsFaster());
-  }
+  // The engine knows better now.
+  if (item->kind == WorkKind::kCopy) DecideFilling(pool);
   PoolNews news = pool.Settle(*std::move(item), result.outcome, result.why,
                               deps_.clock->Now());
   if (!news.back.empty() || !news.prepared.empty() || !news.shrunk.empty() ||
@@ -138,11 +138,14 @@ bool Steward::Build() {
   return false;
 }
 
+bool Steward::IsOld(absl::Time since) const {
+  return since + kSplitAge <= deps_.clock->Now();
+}
+
 bool Steward::SplitOne(DeferredQueue::Item& item) {
   DeferredExtent& extent = *item.extent;
   Pool& pool = *extent.pool();
-  PageCount wanted = pool.WantsSplit();
-  if (item.since + kSplitAge <= deps_.clock->Now()) wanted = kSplitAtOnce;
+  const PageCount wanted = IsOld(item.since) ? kSplitAtOnce : pool.WantsSplit();
   if (wanted.value() == 0) return false;
   auto work = pool.StartSplit(extent.id(), extent.lease());
   if (!work.has_value()) return false;
@@ -155,9 +158,8 @@ bool Steward::SplitOne(DeferredQueue::Item& item) {
 bool Steward::Split() {
   if (deps_.deferred == nullptr) return false;
   const absl::Time oldest = deps_.deferred->stats().oldest;
-  if (oldest == absl::InfiniteFuture()) return false;
-  const bool old = oldest + kSplitAge <= deps_.clock->Now();
-  if (!old &&
+  if (oldest == absl::InfiniteFuture()) return false;  // none waits
+  if (!IsOld(oldest) &&
       std::none_of(deps_.pools.begin(), deps_.pools.end(), [](Pool* pool) {
         return pool->WantsSplit().value() > 0;
       })) {

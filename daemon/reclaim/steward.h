@@ -57,12 +57,15 @@ class Steward {
   bool AnybodyWaits() const;
   std::optional<sys::KernelCounters> ReadKernel(const Pool& pool) const;
   bool Do(Pool& pool, std::optional<WorkItem> item);
+  // Whether its waiting copies shall be filled (Pool::LetFill).
+  void DecideFilling(Pool& pool);
   bool BuildFor(Pool& pool);
   // At most one item, for the pool that needs it most.
   bool Build();
   // Gives released pages back, where a pool is short of what nothing else brings.
   bool Split();
   bool SplitOne(DeferredQueue::Item& item);
+  bool IsOld(absl::Time since) const;
   // At most one item of what takes microseconds.
   bool DoQuickWork();
 

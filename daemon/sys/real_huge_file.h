@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -69,6 +70,10 @@ class RealHugeFile : public HugeFile {
   Bytes mapped_size_;
   bool armed_ = false;  // a probe answered kFree and nothing took it down
 };
+
+// What `call`, which was to make pages present, failed with. RESOURCE_EXHAUSTED:
+// there are none.
+absl::Status NewPageError(int e, const std::string& call);
 
 // Reads `length` bytes of `source` from `from` on through its descriptor: fills no
 // hole, faults nothing. See HugeFile::CopyFrom().

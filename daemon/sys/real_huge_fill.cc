@@ -44,8 +44,8 @@ absl::StatusOr<UniqueFd> OpenUserfaultfd() {
 
 }  // namespace
 
-// Small pages, filled by the first use and kept: faulting them in anew for each
-// page would cost as much as the copy.
+// Small pages, kept for the next: faulting them in anew for each would cost as much
+// as the copy.
 class RealHugeFill::Buffer {
  public:
   explicit Buffer(Bytes size)
@@ -150,16 +150,10 @@ absl::Status RealHugeFill::Place(Bytes offset, const std::byte* from) {
   // placed.
   while (ioctl(fd_.get(), UFFDIO_COPY, &copy) != 0) {
     const int e = errno;
-    if (e == EAGAIN || e == EINTR) {
-      copy.copy = 0;
-      continue;
+    if (e != EAGAIN && e != EINTR) {
+      return NewPageError(e, absl::StrCat("UFFDIO_COPY at ", ToString(offset)));
     }
-    absl::Status status =
-        ErrnoToStatus(e == EFAULT ? ENOMEM : e,
-                      absl::StrCat("UFFDIO_COPY at ", ToString(offset)));
-    return absl::IsResourceExhausted(status)
-               ? Annotate(status, "the node or the cgroup has no page")
-               : status;
+    copy.copy = 0;
   }
   return absl::OkStatus();
 }

@@ -100,18 +100,8 @@ absl::StatusOr<std::byte*> MapAligned(int fd, Bytes length, Bytes alignment) {
 }
 
 absl::Status PopulateError(int e, Bytes offset, Bytes length) {
-  const std::string what = absl::StrCat(
-      "MADV_POPULATE_WRITE(", ToString(offset), " + ", ToString(length), ")");
-  switch (e) {
-    case EFAULT:  // what the kernel says when a fault would be SIGBUS (K3)
-    case ENOMEM:
-      return Annotate(ErrnoToStatus(ENOMEM, what),
-                      "the node or the cgroup has no page");
-    case EHWPOISON:
-      return absl::DataLossError(what + ": poisoned memory");
-    default:
-      return ErrnoToStatus(e, what);
-  }
+  return NewPageError(e, absl::StrCat("MADV_POPULATE_WRITE(", ToString(offset),
+                                      " + ", ToString(length), ")"));
 }
 
 int Madvise(std::byte* start, Bytes length, int advice) {
@@ -122,6 +112,19 @@ int Madvise(std::byte* start, Bytes length, int advice) {
 }
 
 }  // namespace
+
+absl::Status NewPageError(int e, const std::string& call) {
+  switch (e) {
+    case EFAULT:  // what the kernel says when a fault would be SIGBUS (K3)
+    case ENOMEM:
+      return Annotate(ErrnoToStatus(ENOMEM, call),
+                      "the node or the cgroup has no page");
+    case EHWPOISON:
+      return absl::DataLossError(call + ": poisoned memory");
+    default:
+      return ErrnoToStatus(e, call);
+  }
+}
 
 absl::Status RealHugeFile::CheckMappedRange(Bytes offset, Bytes length) const {
   if (!mapped()) return absl::FailedPreconditionError("not mapped");
