@@ -193,16 +193,50 @@ int ReleaseParts(const Globals& globals, const std::vector<std::string>& ids,
   return kExitOk;
 }
 
-int Revoke(const Globals& globals, const std::string& id, bool kill) {
+struct RevokeFlags {
+  std::string id;
+  bool kill = false;
+  std::string notice = "0";
+};
+
+// A notice beyond any that makes sense; it fits the message.
+constexpr absl::Duration kLongestNotice = absl::Hours(24);
+
+int Revoke(const Globals& globals, const RevokeFlags& flags) {
+  const auto notice = ParseWait(flags.notice);
+  if (!notice.ok())
+    return Report(globals, Annotate(notice.status(), "--notice"));
+  if (*notice > kLongestNotice) {
+    return Report(globals, absl::InvalidArgumentError(absl::StrCat(
+                               "--notice ", flags.notice,
+                               ": at most a day is possible")));
+  }
   auto daemon = Daemon::At(globals);
   if (!daemon.ok()) return Report(globals, daemon.status());
   v1::RevokeLeaseRequest request;
-  request.set_lease_id(id);
-  request.set_kill(kill);
+  request.set_lease_id(flags.id);
+  request.set_kill(flags.kill);
+  request.set_notice_ms(
+      static_cast<uint32_t>(absl::ToInt64Milliseconds(*notice)));
   v1::RevokeLeaseResponse response;
-  return Report(
-      globals, daemon->CallAdmin(&v1::HugePoolAdmin::Stub::RevokeLease, request,
-                                 &response));
+  if (absl::Status s = daemon->CallAdmin(&v1::HugePoolAdmin::Stub::RevokeLease,
+                                         request, &response, *notice);
+      !s.ok()) {
+    return Report(globals, s);
+  }
+  if (globals.json) {
+    PrintJson(*globals.out, {{"lease", flags.id},
+                             {"revoked_bytes", response.revoked_bytes()},
+                             {"killed", response.killed()}});
+    return kExitOk;
+  }
+  *globals.out << "revoked " << flags.id << ": "
+               << Bytes(response.revoked_bytes());
+  if (flags.kill) {
+    *globals.out << ", " << response.killed() << " processes ended";
+  }
+  *globals.out << "\n";
+  return kExitOk;
 }
 
 void AddShow(CLI::App* lease, const Globals* globals, Action* action) {
@@ -260,12 +294,13 @@ void AddLeaseCommands(CLI::App* app, const Globals* globals, Action* action) {
 
   auto* revoke = lease->add_subcommand(
       "revoke", "takes a lease's memory away from its holders (admin)");
-  const auto id = std::make_shared<std::string>();
-  const auto kill = std::make_shared<bool>(false);
-  revoke->add_option("ID", *id, "id of the lease")->required();
-  revoke->add_flag("--kill", *kill, "end the holders, for sealed leases");
-  revoke->callback(
-      [=] { *action = [=] { return Revoke(*globals, *id, *kill); }; });
+  const auto flags = std::make_shared<RevokeFlags>();
+  revoke->add_option("ID", flags->id, "id of the lease")->required();
+  revoke->add_flag("--kill", flags->kill,
+                   "end the holders, for sealed leases");
+  revoke->add_option("--notice", flags->notice,
+                     "time that its holder has to give it back, e.g. 10s");
+  revoke->callback([=] { *action = [=] { return Revoke(*globals, *flags); }; });
 }
 
 }  // namespace hugepool::hpctl

@@ -40,12 +40,14 @@ class Daemon {
     return client::CallStatus(
         (client_.get()->*method)(&context, request, response), client_path_);
   }
-  // The same for the admin service, over admin.sock.
+  // The same for the admin service, over admin.sock; what is done there can take
+  // so much `more`.
   template <typename Method, typename Request, typename Response>
   absl::Status CallAdmin(Method method, const Request& request,
-                         Response* response) {
+                         Response* response,
+                         absl::Duration more = absl::ZeroDuration()) {
     grpc::ClientContext context;
-    client::SetDeadline(&context, absl::Now() + kCallTimeout);
+    client::SetDeadline(&context, absl::Now() + kCallTimeout + more);
     return client::CallStatus(
         (admin_.get()->*method)(&context, request, response), admin_path_);
   }

@@ -24,6 +24,7 @@ struct LeaseNews {
     kResumed = 5,
     kReleased = 6,
     kGone = 7,
+    kRevoked = 8,
   };
   Kind kind = Kind::kGranted;
   LeaseId lease;

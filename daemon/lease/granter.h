@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "daemon/base/unique_fd.h"
 #include "daemon/extent/extent_files.h"
 #include "daemon/lease/types.h"
@@ -34,6 +35,10 @@ class GrantSender {
   // failure. UNAVAILABLE: the session has no connection; RESOURCE_EXHAUSTED:
   // its queue is full, or the kernel refuses more descriptors in flight.
   virtual absl::Status SendGrant(SessionId session, GrantFrame frame) = 0;
+  // Tells the holder of a lease that its memory will be taken from it so soon.
+  // Never blocks; a client without a connection learns nothing.
+  virtual void SendRevokeNotice(SessionId session, LeaseId lease,
+                                absl::Duration within) = 0;
 };
 
 // Thread-safe for different leases; one lease is granted by one thread at a

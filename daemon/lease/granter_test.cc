@@ -26,6 +26,7 @@ class GranterTest : public testing::Test, protected GrantSender {
     frames_.push_back(std::move(frame));
     return absl::OkStatus();
   }
+  void SendRevokeNotice(SessionId, LeaseId, absl::Duration) override {}
   // A lease of `extents` populated extents of one page, as a probe left them.
   Lease Make(uint32_t extents) {
     Lease lease;

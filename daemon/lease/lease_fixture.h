@@ -42,6 +42,16 @@ class LeaseFixture : public testing::Test {
       if (on_send) on_send();
       return absl::OkStatus();
     }
+    void SendRevokeNotice(SessionId session, LeaseId lease,
+                          absl::Duration within) override {
+      notices.push_back({session, lease, within});
+    }
+    struct Notice {
+      SessionId session;
+      LeaseId lease;
+      absl::Duration within;
+    };
+    std::vector<Notice> notices;
     absl::Status fail;
     std::function<void()> on_send;
     std::deque<std::pair<SessionId, GrantFrame>> sent;

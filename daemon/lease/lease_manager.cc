@@ -1,6 +1,7 @@
 // Acquiring: from a request to an acknowledged lease. lease_prepare.cc has what is
 // done between taking and sending, lease_flight.cc what is on its way,
-// lease_return.cc the way back, sessions.cc the sessions, lease_views.cc what is
+// lease_return.cc the way back, lease_revoke.cc that by order of an
+// operator, sessions.cc the sessions, lease_views.cc what is
 // shown.
 #include "daemon/lease/lease_manager.h"
 

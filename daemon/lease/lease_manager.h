@@ -128,6 +128,19 @@ class LeaseManager {
                                       const std::string& name,
                                       const std::vector<ReleaseRange>& ranges);
 
+  // Takes the memory of a lease from whoever has it, one that has ended and is
+  // still held included: the holder is told, has `notice` to give it back by
+  // itself, and then the next access of any holder is a SIGBUS. `done` is
+  // called once, with the bytes, when all of it is back: here, or on the
+  // executor. Errors, with nothing changed: LEASE_GONE, and FAILED_PRECONDITION
+  // while its grant is being made, or where MayRevoke() says why not.
+  using RevokeCallback = std::function<void(absl::StatusOr<Bytes>)>;
+  void Revoke(LeaseId lease, absl::Duration notice, RevokeCallback done);
+  // Ends a lease as Release() does and takes the memory of one that can be
+  // revoked, for those whose holders are to be ended. LEASE_GONE, and
+  // FAILED_PRECONDITION while its grant is being made.
+  absl::Status EndForKill(LeaseId lease);
+
   // From stewards, on the executor.
   void OnNews(const PoolNews& news);
 
@@ -201,6 +214,7 @@ class LeaseManager {
     absl::Duration max_wait;  // as asked for, or a moment
     absl::Time started;
     GrantCallback done;
+    std::vector<RevokeCallback> revoking;  // to be told when all is back
   };
   // A holder that closes its memory and then releases it can find the lease
   // ended already. So many ends are remembered to tell that from a mistake.
@@ -267,6 +281,11 @@ class LeaseManager {
   void EraseLease(LeaseId id, After* after) HP_REQUIRES(mu_);
   bool EndedLately(const Identity& caller, LeaseId id) const HP_REQUIRES(mu_);
   void NoteShrunk(const ShrunkExtent& shrunk) HP_REQUIRES(mu_);
+  // lease_revoke.cc
+  absl::StatusOr<Entry*> FindToRevoke(LeaseId id) HP_REQUIRES(mu_);
+  absl::Status MayRevoke(const Lease& lease) const HP_REQUIRES(mu_);
+  void TakeAway(LeaseId id);
+  void TakeAwayLocked(Entry& entry, After* after) HP_REQUIRES(mu_);
   void Unlink(const Entry& entry) HP_REQUIRES(mu_);
   void Run(After after) HP_EXCLUDES(mu_);
   void Publish(LeaseNews::Kind kind, const Lease& lease, After* after)

@@ -122,6 +122,9 @@ void LeaseManager::EraseLease(LeaseId id, After* after) {
     ended_.emplace(id, it->second->lease.owner);
     if (ended_.size() > kEnded) ended_.erase(ended_.begin());
   }
+  for (RevokeCallback& told : it->second->revoking) {
+    after->calls.push_back([told = std::move(told)] { told(Bytes(0)); });
+  }
   // Where its memory came back before it was released.
   if (parts_.Remove(id)) after->collect = true;
   leases_.erase(it);

@@ -199,6 +199,7 @@ std::vector<SlotId> Pool::TakeLocked(const std::vector<PageCount>& shapes,
     r.memory_lifetime = terms.memory_lifetime;
     r.to_let_go = config_.let_go && !terms.keep_descriptor;
     r.ended = false;
+    r.revoked = false;
     r.looks = 0;
     ++r.expected_opens;  // ours, at the grant
     r.quiet = false;     // until the watch has seen it closed
@@ -298,10 +299,36 @@ void Pool::Return(SlotId slot, LeaseId lease, bool keep_in_place) {
   // Settling will send it to Returning.
   if (state == kProbing || state == kSplitting) return;
   Go(slot, state, kReturning);
-  if (config_.let_go && !r.let_go) {
+  // What is to be revoked can be only while we have its descriptor.
+  if (config_.let_go && !r.let_go && !r.revoked) {
     StartLettingGo(slot);
   } else if (!r.letting_go) {
     Look(slot, absl::InfinitePast());
+  }
+}
+
+bool Pool::MayRevoke(SlotId slot, LeaseId lease) const {
+  MutexLock lock(&mu_);
+  const auto it = records_.find(slot);
+  return it != records_.end() && table_->lease(slot) == lease &&
+         !it->second.let_go;
+}
+
+void Pool::Revoke(SlotId slot, LeaseId lease) {
+  MutexLock lock(&mu_);
+  auto it = records_.find(slot);
+  if (it == records_.end() || table_->lease(slot) != lease ||
+      it->second.let_go) {
+    return;
+  }
+  Record& r = it->second;
+  r.revoked = true;
+  r.looks = 0;
+  const ExtentState state = table_->state(slot);
+  if (state == kReturning) {
+    Look(slot, absl::InfinitePast());
+  } else if (state == kProbing || state == kSplitting) {
+    r.poked = true;
   }
 }
 

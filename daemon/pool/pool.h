@@ -161,6 +161,14 @@ class Pool {
   // news of it is still on its way.
   void Return(SlotId slot, LeaseId lease, bool keep_in_place)
       HP_EXCLUDES(mu_);
+  // Whether Revoke() would take the extent's memory: `lease` has it, or had it
+  // last, and its descriptor is not let go.
+  bool MayRevoke(SlotId slot, LeaseId lease) const HP_EXCLUDES(mu_);
+  // Once its lease has ended, which may have happened already, the memory is
+  // taken from whoever still has it: their next access is a SIGBUS. Nothing
+  // happens where MayRevoke() says so. Not for sealed leases, whose holders
+  // would only take pages anew.
+  void Revoke(SlotId slot, LeaseId lease) HP_EXCLUDES(mu_);
   // Granted: a steward prepares it before anything else, and
   // PoolNews::prepared tells the outcome. Nothing was opened for the client yet.
   void Prepare(SlotId slot, Preparation preparation) HP_EXCLUDES(mu_);
@@ -273,6 +281,7 @@ class Pool {
     bool quiet = true;      // not lent, or the watch reported a closing last
     bool tripped = false;   // somebody else opened it: never reuse in place
     bool ended = true;      // no lease lives in it
+    bool revoked = false;   // at its end it is taken from whoever has it
     bool in_place = false;  // GrantTerms
     bool memory_lifetime = false;
     bool to_let_go = false;   // at the acknowledgement

@@ -99,6 +99,7 @@ std::optional<WorkItem> Pool::TakeProbe(absl::Time now) {
   Go(slot, table_->state(slot), kProbing);
   WorkItem item = Item(WorkKind::kProbe, slot);
   item.live = !r.ended;
+  item.revoke = r.ended && r.revoked;
   item.gone = table_->gone(slot);
   // What lacks pages is not made whole again.
   if (item.gone.value() > 0) r.in_place = false;
@@ -175,12 +176,16 @@ void Pool::SettleProbe(const WorkItem& item, WorkOutcome outcome,
   const bool free = outcome == WorkOutcome::kDone ||
                     outcome == WorkOutcome::kDamaged;
   // The end of a let-go inode is the kernel's own word: nothing is open then.
+  // Nor is anything of it left to be held once it was taken away.
   const bool both_say_so =
-      free && r.readers == 0 && (r.quiet || r.let_go || r.looks >= kPatience);
+      free && r.readers == 0 &&
+      (r.quiet || r.let_go || item.revoke || r.looks >= kPatience);
   if (!both_say_so) {
     if (outcome == WorkOutcome::kUnknown || outcome == WorkOutcome::kFailed) {
       r.in_place = false;
     }
+    // It could not be taken away: from here on its holders are waited for.
+    if (item.revoke) r.revoked = false;
     Go(slot, kProbing, r.ended ? kReturning : kHeld);
     const absl::Duration wait = free ? kFirstLook : LookAfter(r.looks);
     ++r.looks;
@@ -194,7 +199,7 @@ void Pool::SettleProbe(const WorkItem& item, WorkOutcome outcome,
   }
   // Free although the watch never saw it closed: do not trust it with reuse.
   const bool in_place = r.in_place && r.quiet && !r.tripped && !r.let_go &&
-                        outcome == WorkOutcome::kDone;
+                        outcome == WorkOutcome::kDone && !item.revoke;
   ReportBack(slot, news);
   r.ended = true;
   r.looks = 0;

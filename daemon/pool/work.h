@@ -67,6 +67,7 @@ class [[nodiscard]] WorkItem {
         urgent(o.urgent),
         bare(o.bare),
         live(o.live),
+        revoke(o.revoke),
         for_reuse(o.for_reuse),
         hot(o.hot),
         verify_from(o.verify_from),
@@ -94,6 +95,8 @@ class [[nodiscard]] WorkItem {
   // Probe: its lease has not ended, so its inode stays with the holder unless
   // nobody holds it any more.
   bool live = false;
+  // Probe: its memory is taken from whoever has it, by order of an operator.
+  bool revoke = false;
   // Probe: check the node of every page too, since the memory may be reused in
   // place.
   bool for_reuse = false;

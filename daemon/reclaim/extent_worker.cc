@@ -144,6 +144,10 @@ ExtentWorker::Result ExtentWorker::Probe(const WorkItem& item) {
     const bool gone = it == let_go_.end() || deps_.news->Gone(it->second);
     return {gone ? WorkOutcome::kDone : WorkOutcome::kBusy, ""};
   }
+  if (item.revoke) {
+    const absl::Status taken = file->GiveBack();
+    return taken.ok() ? Result{} : Failed(taken);
+  }
   sys::HolderAnswer answer = sys::HolderAnswer::kFree;
   if (item.live) answer = file->Probe();
   if (answer == sys::HolderAnswer::kFree) {

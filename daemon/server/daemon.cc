@@ -109,6 +109,7 @@ absl::Status Daemon::Make() {
   HP_ASSIGN_OR_RETURN(table_, ExtentTable::Create(config_.limits.max_extents));
   files_ = std::make_unique<ExtentFiles>(config_.limits.max_extents);
   executor_ = std::make_unique<ThreadExecutor>("hp-executor");
+  holders_executor_ = std::make_unique<ThreadExecutor>("hp-holders");
   std::map<std::string, DomainPolicy> by_name;
   for (const DomainConfig& d : config_.domains) by_name[d.name] = PolicyOf(d);
   domains_ = std::make_unique<Domains>(
@@ -179,6 +180,10 @@ absl::Status Daemon::MakeService() {
   options.admin.set_bandwidth = [this](std::optional<Bytes> per_second) {
     SetBandwidth(per_second);
   };
+  options.admin.revoke = [this](const Revoker::Order& order,
+                                Revoker::Done done) {
+    revoker_->Revoke(order, std::move(done));
+  };
   options.admin.verify = [this](const std::vector<Pool*>& pools,
                                 Verifier::Done done) {
     verifier_->Verify(pools, std::move(done));
@@ -228,6 +233,9 @@ absl::Status Daemon::MakeService() {
                                 [this](const Pool& p) {
                                   return &deferred_.at(p.node);
                                 }});
+  revoker_ = std::make_unique<Revoker>(
+      Revoker::Deps{manager_.get(), service_->sender(), &holders_,
+                    holders_executor_.get(), Clock::Real()});
   return absl::OkStatus();
 }
 
@@ -452,6 +460,7 @@ void Daemon::Stop() {
   stopped_ = true;
   // Its callers are calls that the service would wait for.
   if (verifier_ != nullptr) verifier_->Stop();
+  if (revoker_ != nullptr) revoker_->Stop();
   // While clients are told, the pools still take memory back.
   if (service_ != nullptr) service_->Stop(kStopGrace);
   if (host_ != nullptr) {
@@ -460,6 +469,7 @@ void Daemon::Stop() {
   // What is being zeroed goes back with the process anyway.
   for (const NodeEngine& engine : engines_) engine.workers->Cancel();
   for (auto& steward : stewards_) steward->Stop();
+  if (holders_executor_ != nullptr) holders_executor_->Stop();
   if (executor_ != nullptr) executor_->Stop();
   watch_.reset();  // a grant on the executor could still have used it
 }

@@ -21,6 +21,7 @@
 #include "daemon/extent/extent_table.h"
 #include "daemon/lease/domains.h"
 #include "daemon/lease/lease_manager.h"
+#include "daemon/lease/revoker.h"
 #include "daemon/pool/host.h"
 #include "daemon/reclaim/deferred_queue.h"
 #include "daemon/reclaim/holder_news.h"
@@ -31,6 +32,7 @@
 #include "daemon/server/pool_reporter.h"
 #include "daemon/service/server.h"
 #include "daemon/sys/fd_vault.h"
+#include "daemon/sys/holders.h"
 #include "daemon/sys/inotify_watch.h"
 #include "daemon/sys/pressure.h"
 #include "daemon/sys/sched_class.h"
@@ -94,6 +96,9 @@ class Daemon {
   // By node. Outlives leases and stewards.
   std::map<NodeId, DeferredQueue> deferred_;
   std::unique_ptr<ThreadExecutor> executor_;
+  // For what walks /proc.
+  std::unique_ptr<ThreadExecutor> holders_executor_;
+  sys::ProcHolders holders_;
   std::unique_ptr<Domains> domains_;
   // relaxed: a latch; being late by one look is harmless.
   std::atomic<bool> ready_{false};
@@ -113,6 +118,7 @@ class Daemon {
   std::unique_ptr<LeaseManager> manager_;
   std::unique_ptr<service::Service> service_;
   std::unique_ptr<Verifier> verifier_;
+  std::unique_ptr<Revoker> revoker_;
   // Both used on the executor only.
   std::unique_ptr<PoolReporter> reporter_;
   bool progress_is_due_ = false;

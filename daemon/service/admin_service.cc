@@ -171,6 +171,24 @@ grpc::ServerUnaryReactor* AdminService::Verify(
   return reactor;
 }
 
+grpc::ServerUnaryReactor* AdminService::RevokeLease(
+    grpc::CallbackServerContext* context,
+    const v1::RevokeLeaseRequest* request, v1::RevokeLeaseResponse* reply) {
+  const absl::Status allowed = Check(*context);
+  if (!allowed.ok()) return Answer(context, allowed);
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  acts_.revoke({LeaseIdFromWire(request->lease_id()), request->kill(),
+                absl::Milliseconds(request->notice_ms())},
+               [reactor, reply](absl::StatusOr<Revoker::Outcome> outcome) {
+                 if (outcome.ok()) {
+                   reply->set_revoked_bytes(outcome->bytes.value());
+                   reply->set_killed(outcome->killed);
+                 }
+                 reactor->Finish(ToGrpc(outcome.status()));
+               });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* AdminService::GetConfig(
     grpc::CallbackServerContext* context, const v1::GetConfigRequest*,
     v1::GetConfigResponse* reply) {

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/units.h"
+#include "daemon/lease/revoker.h"
 #include "daemon/pool/host.h"
 #include "daemon/service/identities.h"
 #include "grpcpp/server_context.h"
@@ -32,6 +33,8 @@ struct AdminActs {
       const std::vector<Pool*>& pools,
       std::function<void(absl::StatusOr<Pool::VerifyResult>)> done)>
       verify;
+  // Takes a lease from its holders; calls back once, from any thread.
+  std::function<void(const Revoker::Order& order, Revoker::Done done)> revoke;
 };
 
 // Thread-safe. Answers on connections of admin.sock only; elsewhere every method
@@ -55,6 +58,11 @@ class AdminService : public v1::HugePoolAdmin::CallbackService {
                                    const v1::VerifyRequest* request,
                                    v1::VerifyResponse* reply) override;
 
+  grpc::ServerUnaryReactor* RevokeLease(
+      grpc::CallbackServerContext* context,
+      const v1::RevokeLeaseRequest* request,
+      v1::RevokeLeaseResponse* reply) override;
+
   // Refused as UNIMPLEMENTED today.
   grpc::ServerUnaryReactor* SetPoolTarget(
       grpc::CallbackServerContext* context, const v1::SetPoolTargetRequest*,
@@ -70,11 +78,6 @@ class AdminService : public v1::HugePoolAdmin::CallbackService {
                                    const v1::DemoteRequest*,
                                    v1::DemoteResponse*) override {
     return NotYet(context, "Demote");
-  }
-  grpc::ServerUnaryReactor* RevokeLease(grpc::CallbackServerContext* context,
-                                        const v1::RevokeLeaseRequest*,
-                                        v1::RevokeLeaseResponse*) override {
-    return NotYet(context, "RevokeLease");
   }
   grpc::ServerUnaryReactor* ReloadConfig(grpc::CallbackServerContext* context,
                                          const v1::ReloadConfigRequest*,

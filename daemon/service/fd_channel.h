@@ -73,6 +73,8 @@ class FdChannel : public GrantSender {
 
   // GrantSender. Before Start() and after Stop(): UNAVAILABLE.
   absl::Status SendGrant(SessionId session, GrantFrame frame) override;
+  void SendRevokeNotice(SessionId session, LeaseId lease,
+                        absl::Duration within) override;
 
  private:
   enum class Phase { kGreeting, kOpen, kLeaving };
@@ -122,6 +124,9 @@ class FdChannel : public GrantSender {
   void Called(Peer& peer, const v1::Call& call);
   void Released(Peer& peer, const v1::Call& call);
   void Send(Peer& peer, const v1::ServerFrame& frame);
+  // Of a session; null where it has none now.
+  std::shared_ptr<FdConnection> ConnectionOf(SessionId session)
+      HP_EXCLUDES(mu_);
   void SayGoodbye(Peer& peer, const absl::Status& why);
   void EndSession(Peer& peer, bool process_dead);
   void End(uint64_t number, bool process_dead);

@@ -22,16 +22,34 @@ std::string ToWire(SessionId id) {
   return absl::StrCat("session-", absl::Hex(id.value(), absl::kZeroPad16));
 }
 
+v1::ServerFrame RevokeNotice(const std::string& lease, absl::Duration within) {
+  v1::ServerFrame frame;
+  frame.mutable_revoke_notice()->set_lease_id(lease);
+  frame.mutable_revoke_notice()->set_within_ms(
+      static_cast<uint32_t>(absl::ToInt64Milliseconds(within)));
+  return frame;
+}
+
 }  // namespace
 
+std::shared_ptr<FdConnection> FdChannel::ConnectionOf(SessionId session) {
+  MutexLock lock(&mu_);
+  const auto it = sessions_.find(session);
+  return it == sessions_.end() ? nullptr : it->second;
+}
+
+// What cannot be sent is lost to a client that does not read.
+void FdChannel::SendRevokeNotice(SessionId session, LeaseId lease,
+                                 absl::Duration within) {
+  const std::shared_ptr<FdConnection> connection = ConnectionOf(session);
+  if (connection == nullptr) return;
+  OutFrame out;
+  out.bytes = RevokeNotice(hugepool::ToWire(lease), within).SerializeAsString();
+  connection->Send(std::move(out)).IgnoreError();
+}
+
 absl::Status FdChannel::SendGrant(SessionId session, GrantFrame frame) {
-  std::shared_ptr<FdConnection> connection;
-  {
-    MutexLock lock(&mu_);
-    if (auto it = sessions_.find(session); it != sessions_.end()) {
-      connection = it->second;
-    }
-  }
+  const std::shared_ptr<FdConnection> connection = ConnectionOf(session);
   if (connection == nullptr) {
     return absl::UnavailableError("the session has no fd channel now");
   }
@@ -193,10 +211,7 @@ void FdChannel::Acknowledged(Peer& peer, const v1::GrantAck& ack) {
   }
   // It came too late. The client believes that it holds the lease: it must
   // learn that it does not.
-  v1::ServerFrame frame;
-  frame.mutable_revoke_notice()->set_lease_id(ack.lease_id());
-  frame.mutable_revoke_notice()->set_within_ms(0);
-  Send(peer, frame);
+  Send(peer, RevokeNotice(ack.lease_id(), absl::ZeroDuration()));
 }
 
 }  // namespace hugepool::service

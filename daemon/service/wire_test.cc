@@ -66,6 +66,7 @@ TEST(WireTest, NumbersAreTheProtocols) {
   ExpectEqual(LeaseNews::Kind::kResumed, v1::LeaseEvent::KIND_RESUMED);
   ExpectEqual(LeaseNews::Kind::kReleased, v1::LeaseEvent::KIND_RELEASED);
   ExpectEqual(LeaseNews::Kind::kGone, v1::LeaseEvent::KIND_GONE);
+  ExpectEqual(LeaseNews::Kind::kRevoked, v1::LeaseEvent::KIND_REVOKED);
   ExpectEqual(WaitNews::Kind::kQueued, v1::WaitEvent::KIND_QUEUED);
   ExpectEqual(WaitNews::Kind::kServed, v1::WaitEvent::KIND_SERVED);
   ExpectEqual(WaitNews::Kind::kExpired, v1::WaitEvent::KIND_EXPIRED);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/base/errno_status.h"
+#include "daemon/sys/memfd_name.h"
 #include "daemon/sys/real_huge_file.h"
 #include "daemon/sys/real_huge_fill.h"
 
@@ -23,7 +24,6 @@
 namespace hugepool::sys {
 namespace {
 
-constexpr char kName[] = "hugepool";  // as /memfd:hugepool in /proc/PID/maps
 
 unsigned HugetlbFlags(PageSize size) {
   return MFD_HUGETLB | (unsigned{size.shift()} << MFD_HUGE_SHIFT);
@@ -44,9 +44,9 @@ absl::StatusOr<UniqueFd> Counted(UniqueFd original) {
 absl::StatusOr<UniqueFd> RealHugeMemory::NewMemfd(unsigned size_flags) {
   const unsigned flags = size_flags | MFD_CLOEXEC | MFD_ALLOW_SEALING;
   const bool noexec = noexec_seal_.load(std::memory_order_relaxed);
-  UniqueFd fd(memfd_create(kName, flags | (noexec ? MFD_NOEXEC_SEAL : 0U)));
+  UniqueFd fd(memfd_create(kMemfdName, flags | (noexec ? MFD_NOEXEC_SEAL : 0U)));
   if (!fd.valid() && errno == EINVAL && noexec) {
-    fd.reset(memfd_create(kName, flags));
+    fd.reset(memfd_create(kMemfdName, flags));
     // The flag was the reason only if it works without.
     if (fd.valid()) noexec_seal_.store(false, std::memory_order_relaxed);
   }

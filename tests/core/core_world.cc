@@ -44,6 +44,7 @@ class CoreWorld::Sender : public GrantSender {
     }
     return absl::UnavailableError("no connection");
   }
+  void SendRevokeNotice(SessionId, LeaseId, absl::Duration) override {}
 
  private:
   CoreWorld* const world_;

@@ -48,8 +48,11 @@ struct Wanted {
 uint64_t CapabilityBits(const std::string& names) {
   static const std::map<std::string, int> kKnown = {
       {"chown", CAP_CHOWN},
+      {"dac_read_search", CAP_DAC_READ_SEARCH},
       {"ipc_lock", CAP_IPC_LOCK},
+      {"kill", CAP_KILL},
       {"sys_nice", CAP_SYS_NICE},
+      {"sys_ptrace", CAP_SYS_PTRACE},
   };
   uint64_t bits = 0;
   for (const std::string& name : std::vector<std::string>(
