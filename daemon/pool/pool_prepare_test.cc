@@ -420,6 +420,41 @@ TEST_F(PoolBareTest, AFillWithoutPagesIsToldAndNoPageIsMissed) {
   EXPECT_EQ(pool_->Snapshot().limbo, P(0));
 }
 
+// Filled half, say: what is there now looks whole to the probe.
+TEST_F(PoolBareTest, WhatWasNotFilledIsNeverClearedInPlace) {
+  Wait(4);
+  const SlotId slot = Build();
+  EXPECT_EQ(Take(4, Terms(/*in_place=*/true)), slot);
+  Dequeue(kLease.value());
+  pool_->Prepare(slot, {});
+  auto fill = Work();
+  Settle(fill, Outcome::kFailed, "its source is gone");
+  pool_->NeverOpened(slot);
+  Return(slot);
+  auto probe = Quick();
+  EXPECT_FALSE(probe->for_reuse);
+  SettleDone(std::move(probe));
+  EXPECT_EQ(State(slot), kRetiring);
+  SettleDone(Work());
+}
+
+TEST_F(PoolBareTest, ItsPagesAreNotMissedWhenItIsTakenAway) {
+  Wait(4);
+  const SlotId slot = Build();
+  EXPECT_EQ(Take(4, Terms()), slot);
+  Dequeue(kLease.value());
+  pool_->Revoke(slot, kLease);
+  Return(slot);
+  auto probe = Quick();
+  ASSERT_TRUE(probe->revoke);
+  probe->there = P(0);
+  EXPECT_TRUE(Settle(probe, Outcome::kUnknown).shrunk.empty());
+  EXPECT_EQ(State(slot), kReturning);
+  EXPECT_EQ(pool_->Snapshot().split, Bytes(0)) << "none of them was there";
+  const absl::Status books = pool_->CheckInvariants();
+  EXPECT_TRUE(books.ok()) << books;
+}
+
 TEST_F(PoolBareTest, ABareExtentIsNotVerified) {
   Wait(4);
   const SlotId slot = Build();

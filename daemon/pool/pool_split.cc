@@ -82,6 +82,9 @@ void Pool::RecountShrunk() {
 // The books follow what is there.
 void Pool::NotePages(const WorkItem& item, PageCount there, PoolNews* news) {
   const SlotId slot = item.slot;
+  // Of a bare one none was there yet: its pages are charged all the same, and none
+  // comes back.
+  if (records_[slot].bare_for.valid()) return;
   there = std::min(there, item.pages);  // what ordinary memory counts beside
   const PageCount before = table_->present(slot);
   if (there == before) return;

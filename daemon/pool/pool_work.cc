@@ -101,8 +101,8 @@ std::optional<WorkItem> Pool::TakeProbe(absl::Time now) {
   item.live = !r.ended;
   item.revoke = r.ended && r.revoked;
   item.gone = table_->gone(slot);
-  // What lacks pages is not made whole again.
-  if (item.gone.value() > 0) r.in_place = false;
+  // What lacks pages is not made whole again, nor is what was never filled.
+  if (item.gone.value() > 0 || r.bare_for.valid()) r.in_place = false;
   item.for_reuse = r.in_place && !r.tripped;
   return item;
 }
