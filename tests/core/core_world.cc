@@ -267,6 +267,7 @@ void CoreWorld::Receive(int client, int acknowledge) {
       }
       h.pages = p + 1;
     }
+    h.tampered = to_revoke_.contains(frame.lease);
     tags_of_[frame.lease].insert(h.tag);
     holdings_.push_back(std::move(h));
     ++received_;
@@ -334,6 +335,26 @@ void CoreWorld::ReleasePages(int n, int first, int count) {
     h->released->insert(p);
     h->holder.GiveUp(p);
   }
+}
+
+void CoreWorld::Revoke(int n, int notice_ms) {
+  const Holding* h = PickHolding(n);
+  if (h == nullptr) return;
+  const LeaseId lease = h->lease;
+  ++orders_;
+  const int answers = answers_;
+  manager_->Revoke(lease, absl::Milliseconds(notice_ms),
+                   [this](const absl::StatusOr<Bytes>& result) {
+                     ++answers_;
+                     revoked_ += result.ok();
+                   });
+  // A refusal comes at once, and changes nothing.
+  if (answers_ != answers) return;
+  to_revoke_.insert(lease);
+  for (Holding& other : holdings_) {
+    if (other.lease == lease) other.tampered = true;
+  }
+  Settle();
 }
 
 void CoreWorld::DropKept(int n) {
@@ -636,6 +657,9 @@ std::string CoreWorld::CheckAllComesBack() {
   if (!wrong.empty()) return wrong;
   wrong = CheckRecount(true);
   if (!wrong.empty()) return wrong;
+  if (answers_ != orders_) {
+    return absl::StrCat(orders_, " orders to revoke, ", answers_, " answers");
+  }
   if (manager_->Count().leases != 0) {
     std::string wrong = absl::StrCat(manager_->Count().leases,
                                      " leases never ended:");

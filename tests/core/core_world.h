@@ -58,6 +58,8 @@ class CoreWorld {
   // and is written to later.
   void Release(int client, int n, int keep);
   void DropKept(int n);
+  // An operator takes the lease of the n-th holding back.
+  void Revoke(int n, int notice_ms);
   // Releases `count` pages from the `first` of the n-th holding on; what was released
   // before makes the call fail.
   void ReleasePages(int n, int first, int count);
@@ -95,6 +97,8 @@ class CoreWorld {
   uint64_t received() const { return received_; }
   // Of those, of copies.
   uint64_t copied() const { return copied_; }
+  // Orders to revoke that were carried out.
+  int revoked() const { return revoked_; }
   // Bytes given back out of leases that lived on, by the pools' own figures.
   Bytes split() const;
 
@@ -166,6 +170,11 @@ class CoreWorld {
   // What was written into a lease, and the source of each request for a copy.
   std::map<LeaseId, std::set<uint8_t>> tags_of_;
   std::map<std::string, LeaseId> copies_;
+  // Leases that an operator wants back: what is in them is nobody's any more.
+  std::set<LeaseId> to_revoke_;
+  int orders_ = 0;
+  int answers_ = 0;
+  int revoked_ = 0;
   uint64_t received_ = 0;
   uint64_t copied_ = 0;
   uint8_t next_tag_ = 1;

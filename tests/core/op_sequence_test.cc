@@ -28,6 +28,7 @@ int g_ops = 10000;
 int g_first_seed = 1;
 uint64_t g_received = 0;
 uint64_t g_copied = 0;
+uint64_t g_revoked = 0;
 Bytes g_split;
 
 // Draws operations and remembers them as code.
@@ -93,7 +94,8 @@ void Driver::One() {
   if (dice < 550) {
     return HP_DO(Release, client, Draw(16), static_cast<int>(Draw(3) == 0));
   }
-  if (dice < 570) return HP_DO(DropKept, Draw(64));
+  if (dice < 566) return HP_DO(DropKept, Draw(64));
+  if (dice < 570) return HP_DO(Revoke, Draw(64), Draw(2) * Draw(3000));
   if (dice < 600) {
     return HP_DO(ReleasePages, Draw(64), Draw(12), 1 + Draw(4));
   }
@@ -128,6 +130,7 @@ void RunSeed(uint32_t seed, const CoreWorld::Options& options) {
   g_received += driver.world().received();
   g_copied += driver.world().copied();
   g_split += driver.world().split();
+  g_revoked += static_cast<uint64_t>(driver.world().revoked());
   if (wrong.empty()) return;
   const char* dir = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
   const std::string path =
@@ -187,9 +190,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   const int result = RUN_ALL_TESTS();
-  std::printf("%llu extents lent, %llu of them copies; %s split off\n",
+  std::printf("%llu extents lent, %llu of them copies; %s split off, %llu "
+              "leases revoked\n",
               static_cast<unsigned long long>(hugepool::g_received),
               static_cast<unsigned long long>(hugepool::g_copied),
-              hugepool::ToString(hugepool::g_split).c_str());
+              hugepool::ToString(hugepool::g_split).c_str(),
+              static_cast<unsigned long long>(hugepool::g_revoked));
   return result;
 }
